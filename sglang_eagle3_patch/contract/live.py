@@ -1,0 +1,148 @@
+"""The contract check on the classes that the server really runs, plugins and all. Called when the server starts."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from functools import cache
+from typing import Any
+
+from sglang_eagle3_patch.contract.compare import Mismatch, compare
+from sglang_eagle3_patch.contract.paths import ContractError, candidates
+from sglang_eagle3_patch.contract.schema import Contract, Name, load
+from sglang_eagle3_patch.contract.source import attributes, describe, nearest
+
+MISSING = object()
+
+
+def choose(version: str) -> Contract:
+    """Return the contract that holds on the running SGLang of `version`.
+
+    Raises:
+        ContractError: none holds; the sentence names every mismatch.
+    """
+    reasons: list[str] = []
+    for release in candidates(version):
+        contract = load(release)
+        mismatches = check(contract)
+        if not mismatches:
+            return contract
+        reasons += [f"{mismatch} [series {release}]" for mismatch in mismatches]
+    raise ContractError(f"SGLang {version} is not what this patch was made for: {'; '.join(reasons)}")
+
+
+def check(contract: Contract) -> list[Mismatch]:
+    """Hold every name of `contract` against the imported modules.
+
+    Returns:
+        What differs, in the contract's order; empty when the contract holds.
+    """
+    return [found for name in contract.names if (found := _check(name))]
+
+
+def _check(name: Name) -> Mismatch | None:
+    expected = describe(name)
+    try:
+        owner: Any = importlib.import_module(name.module)
+    except ImportError as error:
+        return Mismatch(name.symbol, expected, f"gone: {error}")
+    *path, last = name.qualname.split(".")
+    for part in path:
+        owner = inspect.getattr_static(owner, part, MISSING)
+        if owner is MISSING:
+            return Mismatch(name.symbol, expected, f"gone: no class {'.'.join(path)}")
+    found = inspect.getattr_static(owner, last, MISSING)
+    if name.kind == "attribute":
+        known = _attributes(owner) if isinstance(owner, type) else frozenset()
+        if found is not MISSING or last in known:
+            return None
+        return Mismatch(
+            name.symbol, expected, f"gone: {'.'.join(path)} does not assign it", nearest(last, sorted(known))
+        )
+    if found is MISSING:
+        return Mismatch(name.symbol, expected, "gone", nearest(last, sorted(vars(owner))))
+    if name.kind == "class" and not isinstance(found, type):
+        return Mismatch(name.symbol, expected, f"a {type(found).__name__} of that name")
+    if name.kind == "function":
+        return _check_function(name, found, expected)
+    return None
+
+
+def _check_function(name: Name, found: Any, expected: str) -> Mismatch | None:
+    if isinstance(found, staticmethod | classmethod):
+        found = found.__func__
+    elif isinstance(found, property):
+        found = found.fget
+    if not callable(found):
+        return Mismatch(name.symbol, expected, f"a {type(found).__name__} of that name")
+    try:
+        signature = _signature(found)
+    except (TypeError, ValueError):
+        return Mismatch(name.symbol, expected, "something without a signature")
+    if name.parameters is None:
+        return None
+    parameters, defaults = _written(signature)
+    differs = compare(name.use, name.parameters, parameters, lambda text, key: _same_value(text, defaults[key]))
+    if differs is None:
+        return None
+    for key, value in defaults.items():
+        differs = differs.replace(key, repr(value))
+    return Mismatch(name.symbol, expected, differs)
+
+
+def _signature(function: Any) -> inspect.Signature:
+    """Look through wrappers that hand everything on (`torch.no_grad`), never through one with parameters of its own."""
+    while True:
+        signature = inspect.signature(function, follow_wrapped=False)
+        kinds = [parameter.kind for parameter in signature.parameters.values()]
+        if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+            return signature
+        if not hasattr(function, "__wrapped__"):
+            return signature
+        function = function.__wrapped__
+
+
+def _written(signature: inspect.Signature) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Write a live signature as the contract does, with a key in place of each default's value."""
+    defaults: dict[str, Any] = {}
+    written: list[str] = []
+    only_positional = 0
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            only_positional += 1
+        elif parameter.kind is parameter.KEYWORD_ONLY and not any(w.startswith("*") for w in written):
+            written.append("*")
+        if parameter.default is parameter.empty:
+            star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
+            written.append(("**" if parameter.kind is parameter.VAR_KEYWORD else star) + parameter.name)
+        else:
+            key = f"<default {len(defaults)}>"
+            defaults[key] = parameter.default
+            written.append(f"{parameter.name}={key}")
+    if only_positional:
+        written.insert(only_positional, "/")
+    return tuple(written), defaults
+
+
+def _same_value(text: str, value: Any) -> bool:
+    try:
+        literal = ast.literal_eval(text)
+    except ValueError:
+        return True  # an expression of SGLang's own names: that there is a default is all that can be said
+    return type(literal) is type(value) and bool(literal == value)
+
+
+@cache
+def _attributes(owner: type) -> frozenset[str]:
+    """What the class and its bases assign, by their source: instances are not built yet."""
+    found: set[str] = set()
+    for base in owner.__mro__[:-1]:
+        try:
+            node = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
+        except (OSError, TypeError, SyntaxError):
+            continue
+        if isinstance(node, ast.ClassDef):
+            found |= attributes(node)
+    return frozenset(found)
