@@ -1,0 +1,272 @@
+"""The newest shape (0.5.20 to 0.5.23). An older generation overrides what differs there."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from sglang_eagle3_patch.runtime.graphs import PlainGraphs, plain_runner_class
+
+logger = logging.getLogger("sglang.eagle3_batch_gate")
+
+
+class Generation:
+    """How this generation of SGLang is spoken to."""
+
+    decode_runner_attribute = "decode_cuda_graph_runner"
+
+    # -- start-up ----------------------------------------------------------------------------------------------------
+
+    def after_init(self, worker: Any) -> None:
+        """Staged releases build pools, backends and graphs later, through methods of the worker."""
+
+    def capture_plain_graphs(self, model_runner: Any, threshold: int) -> PlainGraphs | None:
+        """Capture the target's decode graphs, or return None where the server runs without graphs.
+
+        Raises:
+            RuntimeError: the capture failed; the message names the flag to change.
+        """
+        verify_runner = getattr(model_runner, self.decode_runner_attribute)
+        if verify_runner is None or model_runner.device == "cpu":
+            return None
+        if max(verify_runner.capture_bs) <= threshold:
+            logger.info("EAGLE-3 batch gate: no decode graph is larger than the threshold, plain steps run eagerly")
+            return None
+        started, free = time.perf_counter(), self.free_memory()
+        workspace = model_runner.init_new_workspace
+        algorithm = model_runner.spec_algorithm
+        try:
+            backend = model_runner._get_attention_backend(init_new_workspace=True)
+            # The runner asks its model runner whether it captures for verify: while it captures, there is no speculation.
+            model_runner.spec_algorithm = type(algorithm).NONE
+            runner = plain_runner_class(type(verify_runner), self.hidden_full(), threshold)(
+                model_runner, attn_backend=backend
+            )
+        except Exception as error:
+            raise RuntimeError(
+                f"EAGLE-3 batch gate: capturing the plain decode graphs failed ({error}): lower --mem-fraction-static or "
+                "--cuda-graph-max-bs, or start with --speculative-disable-batch-threshold 0."
+            ) from error
+        finally:
+            model_runner.spec_algorithm = algorithm
+            model_runner.init_new_workspace = workspace
+        logger.info(
+            "EAGLE-3 batch gate: captured %d plain decode graphs in %.1f s, %.2f GiB",
+            len(runner.capture_bs),
+            time.perf_counter() - started,
+            (free - self.free_memory()) / 2**30,
+        )
+        return PlainGraphs(runner, backend, self.decode_runner_attribute)
+
+    def free_memory(self) -> int:
+        """Free device memory in bytes."""
+        return torch.cuda.mem_get_info()[0]
+
+    def hidden_full(self) -> Any:
+        """The mode that captures the hidden states of every token."""
+        from sglang.srt.model_executor.forward_batch_info import CaptureHiddenMode
+
+        return CaptureHiddenMode.FULL
+
+    def copies_kv_to_host(self, worker: Any) -> bool:
+        """Whether something copies a finished request's KV away before the next step could flush it."""
+        return bool(getattr(worker.server_args, "enable_hierarchical_cache", False))
+
+    # -- reading a batch ---------------------------------------------------------------------------------------------
+
+    def bonus_tokens(self, draft_input: Any) -> torch.Tensor:
+        """[batch], the token that each request feeds next."""
+        tokens: torch.Tensor = draft_input.bonus_tokens
+        return tokens
+
+    def pool_rows(self, batch: Any) -> list[int]:
+        """Each request's row in the request pool, without a device sync."""
+        rows: list[int] = batch.req_pool_indices_cpu.tolist()
+        return rows
+
+    def extend_lengths(self, batch: Any) -> list[int]:
+        """How many tokens each request of a prefill ran."""
+        lengths: list[int] = batch.extend_lens
+        return lengths
+
+    # -- a plain step ------------------------------------------------------------------------------------------------
+
+    def plain_step(
+        self,
+        worker: Any,
+        batch: Any,
+        rows: list[int],
+        on_publish: Any = None,
+        grammar_barrier: Any = None,
+        **_unused: Any,
+    ) -> Any:
+        """Run one step as plain decoding and return it in the form of a speculative one.
+
+        Args:
+            worker: the gated worker.
+            batch: the scheduler's batch; ``seq_lens`` [batch] is the length before this step. It is not changed.
+            rows: the requests' pool rows, on the CPU.
+            on_publish: called with the lengths after this step as soon as they are known.
+            grammar_barrier: advances the grammars over the previous step's tokens; runs while the target computes.
+        """
+        target = worker.target_worker
+        draft_input, seq_lens = batch.spec_info, batch.seq_lens
+        slots = worker.req_to_token_pool.req_to_token[batch.req_pool_indices.to(torch.int64), seq_lens.to(torch.int64)]
+        slots = slots.to(torch.int64)
+        new_seq_lens = seq_lens + 1
+
+        step = self.shifted(batch, new_seq_lens, 1)
+        step.input_ids = self.bonus_tokens(draft_input).to(torch.int64)
+        step.out_cache_loc = slots
+        step.spec_info = None
+        forward_batch, target_result = self.decode(worker, step)
+        if on_publish is not None:
+            on_publish(new_seq_lens)
+
+        if grammar_barrier is not None and batch.has_grammar:
+            grammar_barrier()
+        logits = target_result.logits_output
+        next_tokens = target.model_runner.sample(logits, forward_batch).to(torch.int64)
+        self.shape_logprobs(batch, logits)
+
+        next_input = self.next_draft_input(draft_input, next_tokens, new_seq_lens)
+        positions = new_seq_lens.to(torch.int64) - 1
+        sync = worker.draft_sync
+        if sync.keeps_state_fresh:
+            sync.extend_draft(batch, next_input, seq_lens, 0, next_tokens, logits.hidden_states)
+        else:
+            sync.after_plain_step(batch, rows, next_tokens, positions, slots, logits.hidden_states)
+        if not batch.return_hidden_states:
+            logits.hidden_states = None
+        return self.plain_result(target_result, next_tokens, next_input, new_seq_lens, forward_batch)
+
+    def shifted(self, batch: Any, seq_lens: torch.Tensor, shift: int) -> Any:
+        """A shallow copy of the batch whose lengths are ``seq_lens``, ``shift`` away from the batch's own."""
+        moved = copy.copy(batch)
+        moved.seq_lens = seq_lens
+        if batch.seq_lens_cpu is not None:
+            moved.seq_lens_cpu = batch.seq_lens_cpu + shift
+            moved.seq_lens_sum = int(moved.seq_lens_cpu.sum())
+        return moved
+
+    def decode(self, worker: Any, step: Any) -> tuple[Any, Any]:
+        """Run the target over ``step`` in DECODE mode, with its own graphs where there are some; no sampling."""
+        from sglang.srt.model_executor.forward_batch_info import ForwardBatch, ForwardMode
+
+        step.forward_mode = ForwardMode.DECODE
+        runner = worker.target_worker.model_runner
+        graphs = worker.plain_graphs
+        with contextlib.nullcontext() if graphs is None else graphs.installed(runner):
+            forward_batch = ForwardBatch.init_new(
+                step, runner, capture_hidden_mode=self.hidden_full(), return_hidden_states_before_norm=False
+            )
+            # "Verify" here only means that the worker leaves sampling to its caller.
+            result = worker.target_worker.forward_batch_generation(
+                batch=None, forward_batch=forward_batch, is_verify=True
+            )
+        return forward_batch, result
+
+    def shape_logprobs(self, batch: Any, logits: Any) -> None:
+        """Give log probabilities the row layout of a speculative step: [batch, 1] instead of [batch]."""
+        if batch.return_logprob and logits.next_token_logprobs is not None:
+            logits.next_token_logprobs = logits.next_token_logprobs.view(-1, 1)
+
+    def next_draft_input(self, draft_input: Any, next_tokens: torch.Tensor, new_seq_lens: torch.Tensor) -> Any:
+        """The next step's draft input. Its draft state is the old one, stale: a resume replaces it before use."""
+        following = copy.copy(draft_input)
+        following.bonus_tokens = next_tokens.to(torch.int32)
+        following.future_indices = None
+        return following
+
+    def plain_result(
+        self,
+        target_result: Any,
+        next_tokens: torch.Tensor,
+        next_input: Any,
+        new_seq_lens: torch.Tensor,
+        forward_batch: Any,
+    ) -> Any:
+        """The step's result: one accepted token a request, one column a request."""
+        from sglang_eagle3_patch.runtime.plain_result import PlainDecodeResult
+
+        return PlainDecodeResult(
+            logits_output=target_result.logits_output,
+            next_token_ids=next_tokens,
+            can_run_cuda_graph=target_result.can_run_cuda_graph,
+            speculative_num_draft_tokens=1,
+            next_draft_input=next_input,
+            accept_lens=torch.ones_like(next_tokens, dtype=torch.int32),
+            new_seq_lens=new_seq_lens,
+            routed_experts_output=target_result.routed_experts_output,
+            indexer_topk_output=target_result.indexer_topk_output,
+            # Its tensors must outlive what the scheduler rebinds while the forward stream still reads them.
+            extra_keep_alive_refs=[forward_batch],
+        )
+
+    # -- the draft ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def draft_context(self, worker: Any) -> Iterator[None]:
+        """The contexts in which SGLang runs its draft."""
+        from sglang.srt.layers.moe.utils import speculative_moe_a2a_backend_context, speculative_moe_backend_context
+
+        draft = worker.draft_worker
+        with (
+            draft.draft_tp_context(draft.draft_runner.tp_group),
+            speculative_moe_backend_context(),
+            speculative_moe_a2a_backend_context(),
+        ):
+            yield
+
+    def set_kv(self, pool: Any, radix: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Write K and V [rows, heads, head_dim] of the draft's layer into ``slots`` [rows]."""
+        from sglang.srt.mem_cache.memory_pool import KVWriteLoc
+
+        scales = () if radix.k_scale is None else (radix.k_scale, radix.v_scale)
+        pool.set_kv_buffer(radix, KVWriteLoc(slots, None), k, v, *scales)
+
+    def draft_extend(
+        self,
+        worker: Any,
+        batch: Any,
+        draft_input: Any,
+        lengths: torch.Tensor,
+        lengths_shift: int,
+        tokens: torch.Tensor,
+        hidden: torch.Tensor,
+    ) -> None:
+        """SGLang's draft extend, told that each request accepted the first token of its window.
+
+        Args:
+            lengths: [batch], tokens of each request before the window.
+            tokens: [batch * width] int64.
+            hidden: [batch * width, aux * hidden].
+        """
+        from sglang.srt.layers.logits_processor import LogitsProcessorOutput
+        from sglang.srt.managers.utils import GenerationBatchResult
+        from sglang.srt.model_executor.forward_batch_info import ForwardMode
+
+        step = self.shifted(batch, lengths, lengths_shift)
+        width = tokens.shape[0] // lengths.shape[0]
+        window = lengths.to(torch.int64).view(-1, 1) + torch.arange(width, device=lengths.device)
+        rows = batch.req_pool_indices.to(torch.int64).view(-1, 1)
+        step.out_cache_loc = worker.req_to_token_pool.req_to_token[rows, window].reshape(-1).to(torch.int64)
+        step.forward_mode = ForwardMode.TARGET_VERIFY
+        accepted = GenerationBatchResult(
+            logits_output=LogitsProcessorOutput(next_token_logits=None, hidden_states=hidden),
+            next_token_ids=tokens,
+            accept_lens=torch.ones(lengths.shape, dtype=torch.int32, device=lengths.device),
+            next_draft_input=draft_input,
+        )
+        if (plan_stream := worker.draft_worker.plan_stream) is not None:
+            # Upstream plans this extend beside the verify that made its inputs; ours were made just now.
+            plan_stream.wait_stream(torch.get_device_module(lengths.device).current_stream())
+        worker.draft_worker._draft_extend_for_decode(step, accepted)
+
+

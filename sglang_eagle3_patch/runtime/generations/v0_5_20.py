@@ -1,0 +1,5 @@
+"""SGLang 0.5.20: the newest shape as it stands."""
+
+from sglang_eagle3_patch.runtime.generations.base import Generation
+
+GENERATION = Generation()

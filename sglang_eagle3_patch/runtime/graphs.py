@@ -1,0 +1,59 @@
+"""The target's own decode graphs: captured in DECODE mode, one token a request, beside the verify graphs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass
+class PlainGraphs:
+    """A decode graph runner and the attention backend whose buffers its graphs were captured over.
+
+    A backend owns one set of graph buffers, and the verify graphs hold the target's: a second capture over them would
+    overwrite what the first reads, so the plain graphs bring their own.
+    """
+
+    runner: Any
+    attn_backend: Any
+    runner_attribute: str
+
+    @contextlib.contextmanager
+    def installed(self, model_runner: Any) -> Iterator[None]:
+        """Let ``model_runner`` replay these graphs, and put the verify graphs back whatever happens."""
+        verify = getattr(model_runner, self.runner_attribute), model_runner.attn_backend
+        setattr(model_runner, self.runner_attribute, self.runner)
+        model_runner.attn_backend = self.attn_backend
+        try:
+            yield
+        finally:
+            setattr(model_runner, self.runner_attribute, verify[0])
+            model_runner.attn_backend = verify[1]
+
+
+def plain_runner_class(upstream: type, hidden_full: Any, floor: int) -> type:
+    """A decode graph runner that captures hidden states, and only batch sizes that a plain step can have.
+
+    Args:
+        upstream: SGLang's decode graph runner class.
+        hidden_full: ``CaptureHiddenMode.FULL``.
+        floor: the threshold; a bucket of this size or smaller can't be reached.
+    """
+
+    class PlainDecodeGraphRunner(upstream):  # type: ignore[misc, valid-type]
+        """Upstream's runner with three of its settings pinned, whatever its constructor assigns to them."""
+
+        return_hidden_states_mode = property(lambda self: hidden_full, lambda self, value: None)
+        enable_return_hidden_states = property(lambda self: True, lambda self, value: None)
+
+        @property
+        def capture_bs(self) -> list[int]:
+            return self._buckets
+
+        @capture_bs.setter
+        def capture_bs(self, buckets: list[int]) -> None:
+            self._buckets = [size for size in buckets if size > floor]
+
+    return PlainDecodeGraphRunner

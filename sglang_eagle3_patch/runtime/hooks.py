@@ -1,0 +1,92 @@
+"""Everything that a patched SGLang calls. Each hook is one line there and one small function here."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from sglang_eagle3_patch.runtime import arguments
+from sglang_eagle3_patch.runtime.gate import GATE
+
+logger = logging.getLogger("sglang.eagle3_batch_gate")
+
+
+def check_arguments(args: Any, *, spec_v2_opt_in: bool = False) -> None:
+    """Called once the speculative arguments are resolved, in every process that builds ``ServerArgs``."""
+    arguments.check(args, spec_v2_opt_in=spec_v2_opt_in)
+
+
+def announce(server_args: Any, rank: int) -> None:
+    """Log the start-up line, off or on, so that its absence means something. Called in each scheduler process."""
+    GATE.threshold = server_args.speculative_disable_batch_threshold
+    if rank:
+        return
+    if GATE.enabled:
+        sync = server_args.speculative_fallback_draft_sync
+        logger.info("EAGLE-3 batch gate: threshold=%d (on, draft sync %s)", GATE.threshold, sync)
+    else:
+        logger.info("EAGLE-3 batch gate: threshold=0 (off)")
+
+
+def warn_if_idle(max_running_requests: int) -> None:
+    """Warn once about a threshold that can never fire; called when the scheduler knows its real limit."""
+    if message := arguments.warning(GATE.threshold, max_running_requests):
+        logger.warning("%s", message)
+
+
+def worker_class(upstream: type, generation: str) -> type:
+    """The worker class to build: upstream's own when the gate is off, so that off means untouched.
+
+    Args:
+        upstream: SGLang's ``EAGLEWorkerV2``.
+        generation: the module in ``generations`` for this tree's shape; each release's patch series names it.
+    """
+    if not GATE.enabled:
+        return upstream
+    from sglang_eagle3_patch.runtime.worker import gated_worker
+
+    return gated_worker(upstream, generation)
+
+
+def is_plain_step(result: Any) -> bool:
+    """Whether a result is that of a plain step: it counts as no speculative step (C6)."""
+    return getattr(result, "plain_decode", False)
+
+
+def unless_plain(result: Any, count: Callable[..., None]) -> Callable[..., None]:
+    """``count`` itself, or nothing in its place for the result of a plain step."""
+    return _count_nothing if is_plain_step(result) else count
+
+
+def _count_nothing(*_args: Any, **_kwargs: Any) -> None:
+    pass
+
+
+def output_stride(result: Any, speculative_stride: int) -> int:
+    """Tokens a request occupies in the flat output of a step."""
+    return 1 if is_plain_step(result) else speculative_stride
+
+
+def kv_reserve(batch_size: int, speculative_reserve: int) -> int:
+    """KV slots to reserve for each request of the coming decode step, beyond its committed length."""
+    return GATE.kv_reserve(batch_size, speculative_reserve)
+
+
+def log_suffix() -> str:
+    """Text for the decode log line: the mode of the latest step, nothing when the gate is off."""
+    return f"gate: {GATE.last_mode.value}, " if GATE.enabled and GATE.last_mode else ""
+
+
+def internal_state() -> dict[str, int | str | None]:
+    """The ``speculative_gate`` entry of /server_info."""
+    return GATE.state()
+
+
+def speculated_tokens(threshold: int, completion_tokens: int, verify_ct: int, num_correct_drafts: int) -> int:
+    """Tokens of a request that count towards its acceptance length: with the gate on, not those of plain steps.
+
+    Upstream divides every completion token by the verify steps, which is the same thing only while each token came
+    from a verify step.
+    """
+    return verify_ct + num_correct_drafts if threshold else completion_tokens

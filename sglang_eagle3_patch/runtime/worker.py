@@ -1,0 +1,126 @@
+"""The gated EAGLE-3 worker: decide, then speculate or decode."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import logging
+from typing import Any
+
+from sglang_eagle3_patch.runtime.draft_sync import DraftSync
+from sglang_eagle3_patch.runtime.freshness import StaleRows
+from sglang_eagle3_patch.runtime.gate import GATE, BatchGate, Mode
+from sglang_eagle3_patch.runtime.generations.base import Generation
+from sglang_eagle3_patch.runtime.graphs import PlainGraphs
+
+logger = logging.getLogger("sglang.eagle3_batch_gate")
+
+
+class GatedWorkerMixin:
+    """Goes in front of SGLang's ``EAGLEWorkerV2``; ``gated_worker`` joins the two for the tree's release.
+
+    The scheduler keeps to the spec-v2 protocol throughout: a plain step is a speculative step that accepted nothing
+    but its bonus token, except that it ran as ``ForwardMode.DECODE`` and is not counted (C6).
+    """
+
+    generation: Generation
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # Before anything that can raise (C1): a half-built worker still reads as one.
+        self.gate: BatchGate = GATE
+        self.plain_graphs: PlainGraphs | None = None
+        self.draft_sync: DraftSync | None = None
+        self.stale_rows: StaleRows | None = None
+        self.last_step_plain: bool = False
+        super().__init__(*args, **kwargs)
+        self.stale_rows = StaleRows()
+        self.generation.after_init(self)
+
+    # -- start-up --------------------------------------------------------------------------------------------------
+
+    def init_cuda_graphs(self, *args: Any, **kwargs: Any) -> None:
+        """Capture upstream's graphs, then the target's plain decode graphs beside them (staged releases)."""
+        super().init_cuda_graphs(*args, **kwargs)  # type: ignore[misc]
+        self.build_plain_path()
+
+    def build_plain_path(self) -> None:
+        """Build what a plain step needs. Any failure here ends the server with its own error (C2)."""
+        generation = self.generation
+        self.draft_sync = DraftSync.build(self, generation)
+        self.gate.plain_step_writes_window = self.draft_sync.writes_window
+        self.plain_graphs = generation.capture_plain_graphs(self.target_worker.model_runner, self.gate.threshold)
+
+    # -- a step ----------------------------------------------------------------------------------------------------
+
+    def forward_batch_generation(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run one step; see the design's table for who may be in ``batch``.
+
+        Args:
+            batch: the scheduler's batch; ``seq_lens`` [batch] is the length before this step.
+        """
+        generation, sync, stale = self.generation, self.draft_sync, self.stale_rows
+        rows = generation.pool_rows(batch)
+        self.last_step_plain = False
+
+        if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
+            sync.flush()
+            result = super().forward_batch_generation(batch, *args, **kwargs)  # type: ignore[misc]
+            if not batch.forward_mode.is_idle():
+                sync.remember_prefill(batch, result)
+                stale.clear(rows)
+            return result
+
+        if not rows or batch.forward_mode.is_idle() or batch.spec_info is None:
+            sync.flush()
+            return super().forward_batch_generation(batch, *args, **kwargs)  # type: ignore[misc]
+
+        if self.gate.enter(len(rows)) is Mode.PLAIN:
+            self.last_step_plain = True
+            result = generation.plain_step(self, batch, rows, *args, **kwargs)
+            if sync.keeps_state_fresh:
+                stale.clear(rows)
+            else:
+                stale.mark(rows)
+            return result
+
+        sync.flush()
+        if stale.any_of(rows):
+            sync.resume(batch)
+            stale.clear(rows)
+            self.gate.resumes += 1
+        return super().forward_batch_generation(batch, *args, **kwargs)  # type: ignore[misc]
+
+    # -- what the scheduler asks about the latest step ---------------------------------------------------------------
+
+    @property
+    def last_shared_read_runner(self) -> Any:
+        """The runner whose event says that the step has read the shared buffers: after a plain step, the target's."""
+        if self.last_step_plain:
+            return self.target_worker.model_runner
+        return super().last_shared_read_runner  # type: ignore[misc]
+
+    @property
+    def spec_v2_attn_backends(self) -> tuple[Any, ...]:
+        """Every attention backend that a step may use; the scheduler asks each what it needs on the CPU."""
+        backends: tuple[Any, ...] = super().spec_v2_attn_backends  # type: ignore[misc]
+        return backends if self.plain_graphs is None else (*backends, self.plain_graphs.attn_backend)
+
+    # -- weights -----------------------------------------------------------------------------------------------------
+
+    def update_weights_from_tensor(self, recv_req: Any) -> Any:
+        """Rows still to be written belong to the old weights: write them first."""
+        if self.draft_sync is not None:
+            self.draft_sync.flush()
+        return super().update_weights_from_tensor(recv_req)  # type: ignore[misc]
+
+
+@functools.cache
+def gated_worker(upstream: type, generation: str) -> type:
+    """Join the gate with SGLang's worker class.
+
+    Args:
+        upstream: ``EAGLEWorkerV2`` of the running tree.
+        generation: module name in ``generations``, as the tree's patch series gives it.
+    """
+    module = importlib.import_module(f"sglang_eagle3_patch.runtime.generations.{generation}")
+    return type("GatedEAGLEWorkerV2", (GatedWorkerMixin, upstream), {"generation": module.GENERATION})
