@@ -1,0 +1,3 @@
+"""Imported by early releases, never called on this path."""
+
+from sgl_kernel import __getattr__ as __getattr__

@@ -1,0 +1,93 @@
+"""What to ask of an engine, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation.
+
+    Attributes:
+        input_ids: the prompt, as token ids.
+        sampling: SGLang's sampling parameters.
+        after: index of the request that has to end before this one is sent; None sends it at once.
+        delay_s: seconds to wait then.
+        abort_after_s: seconds after which the client aborts it; None never.
+        more: further arguments of SGLang's generate call, such as ``return_logprob``.
+    """
+
+    input_ids: list[int]
+    sampling: dict[str, Any]
+    after: int | None = None
+    delay_s: float = 0.0
+    abort_after_s: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came back: the new tokens and SGLang's ``meta_info``."""
+
+    output_ids: list[int]
+    meta_info: dict[str, Any]
+
+
+Reply = dict[str, Any]
+Send = Callable[[Request, str], Awaitable[Reply]]
+Abort = Callable[[str], Awaitable[None]]
+
+
+def greedy(max_new_tokens: int) -> dict[str, Any]:
+    """Sampling parameters: the argmax, exactly ``max_new_tokens`` of them."""
+    return {"temperature": 0.0, "max_new_tokens": max_new_tokens, "ignore_eos": True}
+
+
+def prompt(length: int, seed: int, vocab: int = 256) -> list[int]:
+    """Random token ids, without the special ones (0 to 2)."""
+    return [random.Random(seed).randrange(3, vocab) for _ in range(length)]
+
+
+def shrinking_then_growing(n: int = 8, *, first: int = 16, step: int = 12) -> list[Request]:
+    """A batch that shrinks from ``n`` to 1, grows to ``n`` again and shrinks to 1 once more.
+
+    Request i of a wave is ``step`` tokens longer than request i - 1; the last one of the first wave lives on alone
+    until the second wave has joined it and is through.
+    """
+    lengths = [first + step * i for i in range(n - 1)]
+    survivor = 4 * lengths[-1]
+    waves = [Request(prompt(5 + 4 * i, seed=i), greedy(length)) for i, length in enumerate(lengths)]
+    waves.append(Request(prompt(9, seed=n), greedy(survivor)))
+    last_to_leave = n - 2
+    waves += [
+        Request(prompt(7 + 3 * i, seed=100 + i), greedy(length), after=last_to_leave)
+        for i, length in enumerate(lengths)
+    ]
+    return waves
+
+
+async def drive(requests: Sequence[Request], send: Send, abort: Abort) -> list[Reply]:
+    """Send every request at its time, side by side, and return the replies in the order of ``requests``."""
+    ended = [asyncio.Event() for _ in requests]
+
+    async def one(index: int, request: Request) -> Reply:
+        if request.after is not None:
+            await ended[request.after].wait()
+        await asyncio.sleep(request.delay_s)
+        rid = f"request-{index}"
+        reply = asyncio.ensure_future(send(request, rid))
+        if request.abort_after_s is not None:
+            await asyncio.wait([reply], timeout=request.abort_after_s)
+            if not reply.done():
+                await abort(rid)
+        try:
+            return await reply
+        finally:
+            ended[index].set()
+
+    return list(await asyncio.gather(*(one(i, request) for i, request in enumerate(requests))))
