@@ -26,7 +26,8 @@ class ClassFacts:
         file: where it is defined.
         line: of the definition.
         bases: names of its bases, as the file they come from calls them.
-        on_class: class-level values, fields of a dataclass, methods and properties.
+        on_class: class-level values, fields of a dataclass, and properties.
+        methods: its other methods.
         declared: bare annotations of an ordinary class: what another class it is joined with brings.
         first: attributes assigned in the constructor before anything can raise, with their lines.
         late: attributes assigned in the constructor after that, or under a condition.
@@ -42,6 +43,7 @@ class ClassFacts:
     line: int
     bases: list[str]
     on_class: set[str] = field(default_factory=set)
+    methods: set[str] = field(default_factory=set)
     declared: set[str] = field(default_factory=set)
     first: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class ClassFacts:
     @property
     def assigns(self) -> set[str]:
         """Every attribute that the class gives a value anywhere."""
-        return self.on_class | set(self.first) | set(self.late) | set(self.elsewhere)
+        return self.on_class | self.methods | set(self.first) | set(self.late) | set(self.elsewhere)
 
 
 def facts_of(file: Path) -> list[ClassFacts]:
@@ -77,7 +79,8 @@ def _facts(node: ast.ClassDef, file: Path, renamed: dict[str, str]) -> ClassFact
     methods: list[FunctionNode] = []
     for statement in node.body:
         if isinstance(statement, FunctionNode):
-            facts.on_class.add(statement.name)
+            is_property = any("property" in ast.unparse(decorator) for decorator in statement.decorator_list)
+            (facts.on_class if is_property else facts.methods).add(statement.name)
             methods.append(statement)
         elif isinstance(statement, ast.Assign):
             facts.on_class.update(target.id for target in statement.targets if isinstance(target, ast.Name))

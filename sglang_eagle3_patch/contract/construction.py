@@ -78,7 +78,7 @@ def _ancestors(facts: ClassFacts, classes: list[ClassFacts]) -> list[ClassFacts]
 def _defined(facts: ClassFacts, classes: list[ClassFacts]) -> set[str]:
     """What an instance has however early its construction ends."""
     line = _ancestors(facts, classes)
-    defined = {attribute for one in line for attribute in one.on_class}
+    defined = {attribute for one in line for attribute in one.on_class | one.methods}
     for one in line:
         defined |= set(one.first)
         if one.has_constructor and not one.base_first:

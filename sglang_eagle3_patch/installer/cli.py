@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,12 @@ from sglang_eagle3_patch.contract import schema
 from sglang_eagle3_patch.installer import manifest as records
 from sglang_eagle3_patch.installer import transaction
 from sglang_eagle3_patch.installer.diff import unified
+from sglang_eagle3_patch.installer.doctor import examine
 from sglang_eagle3_patch.installer.environment import import_warnings
 from sglang_eagle3_patch.installer.output import speaking
 from sglang_eagle3_patch.installer.plan import Plan, make_plan
+from sglang_eagle3_patch.installer.port import Verdict, contract_for, series_for
+from sglang_eagle3_patch.installer.port import port as try_port
 from sglang_eagle3_patch.installer.tree import Tree, open_tree, read_release
 
 app = typer.Typer(
@@ -110,6 +114,50 @@ def check(tree: TreeArgument = None, as_json: Json = False) -> None:
             f"{found.package}"
         )
         output.result(tree=found.package, release=plan.release, series=plan.series.release, names=names, edits=edits)
+
+
+@app.command()
+def doctor(
+    tree: TreeArgument = None,
+    log: Annotated[Path | None, typer.Option(help="A server's log to explain.", exists=True, dir_okay=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Print what a bug report needs, and what is wrong; status 1 if something is."""
+    with speaking("doctor", as_json) as output:
+        report = examine(tree, log)
+        output.report(report)
+        output.result(**report)
+    if report["findings"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def port(
+    tree: TreeArgument = None,
+    write_contract: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the contract of this tree, signatures filled in.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Try the nearest older series on a tree of another release: what holds, changed, moved or is gone."""
+    with speaking("port", as_json) as output:
+        found = open_tree(tree)
+        release = read_release(found)
+        name = series_for(release)
+        _, manifest = records.read(found)
+        originals = manifest.originals() if manifest else {}
+        findings = try_port(found, name, originals)
+        held = sum(finding.verdict is Verdict.HOLDS for finding in findings)
+        output.say(f"series v{name} on SGLang {release}: {held} of {len(findings)} hold")
+        for finding in findings:
+            if finding.verdict is not Verdict.HOLDS:
+                near = f" -> {finding.candidate}" if finding.candidate else ""
+                output.say(f"  {finding.verdict:8} {finding.kind} {finding.entry}: {finding.detail}{near}")
+        if write_contract:
+            own = release.partition("+")[0] == name
+            write_contract.write_text(contract_for(found, name, own, originals), encoding="utf-8")
+            output.say(f"wrote {write_contract}")
+        output.result(tree=found.package, release=release, series=name, findings=[asdict(f) for f in findings])
 
 
 @app.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -43,6 +43,34 @@ class Output:
         self.warnings.append(text)
         if not self.as_json:
             self.errors.print(f"warning: {text}", markup=False, style="yellow")
+
+    def report(self, report: Mapping[str, Any]) -> None:
+        """Print a report section by section."""
+        if self.as_json:
+            return
+        for section, content in report.items():
+            if section == "findings":
+                continue
+            self.console.rule(section, align="left")
+            self._print(content, "")
+        self.console.rule("findings", align="left")
+        for finding in report["findings"] or ["nothing wrong found"]:
+            self.console.print(f"- {finding}", markup=False, style="yellow" if report["findings"] else "green")
+
+    def _print(self, content: object, indent: str) -> None:
+        if isinstance(content, Mapping):
+            for key, value in content.items():
+                if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
+                    self.say(f"{indent}{key}:")
+                    self._print(value, indent + "  ")
+                else:
+                    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                    self.say(f"{indent}{key}: {'-' if text is None or text == '' else text}")
+        elif isinstance(content, list):
+            for item in content:
+                self._print(item, indent)
+        else:
+            self.say(f"{indent}{content}")
 
     def result(self, **document: Any) -> None:
         """Print the JSON document."""

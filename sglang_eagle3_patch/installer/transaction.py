@@ -21,7 +21,7 @@ from sglang_eagle3_patch.installer import manifest as records
 from sglang_eagle3_patch.installer.manifest import FOLDER, Entry, Manifest, State
 from sglang_eagle3_patch.installer.plan import make_plan
 from sglang_eagle3_patch.installer.refusal import Refusal
-from sglang_eagle3_patch.installer.tree import Tree
+from sglang_eagle3_patch.installer.tree import Tree, read_release
 
 LOCK = ".sglang_eagle3_patch.lock"
 
@@ -183,6 +183,12 @@ def _not_ours(tree: Tree, state: State, manifest: Manifest) -> Refusal:
     if state is State.HALF:
         return Refusal(f"an apply or revert of {tree.package} was cut short: run `revert`, it restores every byte")
     files = tuple(manifest.edited(tree))
+    if not tree.checkout and (release := read_release(tree)) != manifest.release:
+        return Refusal(
+            f"SGLang {manifest.release} was patched here and replaced by {release} since: "
+            f"delete {tree.package / FOLDER}, then run `apply`",
+            files,
+        )
     return Refusal(f"edited since the patch was applied: {', '.join(files)} in {tree.package}: undo that first", files)
 
 
