@@ -1,0 +1,6 @@
+"""The benchmark's rooms lie beside the script, not in the package."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
