@@ -1,0 +1,49 @@
+"""Real SGLang trees for tests: a wheel, downloaded once, unpacked once, and linked into a test's own folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+CACHE = REPOSITORY / ".cache"
+# A folder that already holds <release>/sglang, to spare the download.
+TREES_VARIABLE = "SGLANG_EAGLE3_TREES"
+
+
+def unpacked(release: str) -> Path:
+    """Return a folder that holds that release's `sglang` and its dist-info. It is shared: never write there."""
+    given = os.environ.get(TREES_VARIABLE)
+    if given and (Path(given) / release / "sglang").is_dir():
+        return Path(given) / release
+    folder = CACHE / "trees" / release
+    if not folder.is_dir():
+        wheels = CACHE / "wheels"
+        pattern = f"sglang-{release}-*.whl"
+        if not any(wheels.glob(pattern)):
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels)]
+            subprocess.run([*command, f"sglang=={release}"], check=True)
+        staged = folder.with_suffix(f".{os.getpid()}")
+        with zipfile.ZipFile(next(wheels.glob(pattern))) as wheel:
+            wheel.extractall(staged)
+        staged.rename(folder)
+    return folder
+
+
+def sglang_tree(release: str, into: Path) -> Path:
+    """Return a site-packages-like folder of the test's own, with that release in it.
+
+    Files are linked where the filesystem allows it, as package managers do: a patch must not write through a link.
+    """
+    folder = into / f"sglang-{release}"
+    source = unpacked(release)
+    try:
+        shutil.copytree(source, folder, copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(source, folder)
+    return folder
