@@ -27,7 +27,7 @@ def parse(file: str, source: bytes) -> cst.Module:
     except (cst.ParserSyntaxError, UnicodeError, LookupError) as error:
         raise Refusal(f"{file} can't be read as Python: {error}") from None
     if not same:
-        raise Refusal(f"{file} would not keep its bytes: reinstall SGLang")
+        raise Refusal(f"{file} holds bytes that LibCST would not keep: reinstall SGLang, or report it")
     return module
 
 

@@ -85,7 +85,9 @@ class _Anchor:
                 self.key = _expression_key(edit.anchor)
             else:
                 header = edit.anchor.strip()
-                self.key = _statement_key(header + "\n    pass" if header.endswith(":") else header)
+                header += "\n    pass" if header.endswith(":") else ""
+                (_,) = cst.parse_module(header).body
+                self.key = _statement_key(header)
         except (SyntaxError, cst.ParserSyntaxError, ValueError) as error:
             raise ContractError(f"edit {edit.id}: the anchor is not one statement or expression: {error}") from None
 
@@ -155,11 +157,11 @@ class _Walk(cst.CSTVisitor):
 
 def _statement_key(code: str) -> str:
     """Reduce a statement to its structure: no whitespace, comments or quotes, and of a compound one the header."""
-    (statement,) = ast.parse(code).body
+    module = ast.parse(code)
     for name, empty in (("body", [ast.Pass()]), ("orelse", []), ("decorator_list", [])):
-        if hasattr(statement, name):
-            setattr(statement, name, empty)
-    return ast.dump(statement)
+        if hasattr(module.body[0], name):
+            setattr(module.body[0], name, empty)
+    return ast.dump(module)
 
 
 def _expression_key(code: str) -> str:
