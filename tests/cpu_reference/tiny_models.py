@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests.cpu_reference.environment import CACHE
+
 HIDDEN, HEADS, KV_HEADS, VOCAB, INTERMEDIATE = 64, 4, 2, 256, 128
 LAYERS = 8  # EAGLE-3 reads layers 2, LAYERS // 2 and LAYERS - 3: with 8 they are three different ones
 _HEAD_DIM = HIDDEN // HEADS
@@ -30,6 +32,13 @@ class TinyPair:
     target: Path
     draft: Path
     draft_small_vocab: Path
+
+
+def pair() -> TinyPair:
+    """The pair for runs that only need some target and some draft: made once, then kept under .cache."""
+    folder = CACHE / "tiny_models"
+    made = TinyPair(folder / "target", folder / "draft", folder / "draft_small_vocab")
+    return made if made.draft_small_vocab.is_dir() else make(folder)
 
 
 def make(folder: Path) -> TinyPair:

@@ -18,16 +18,15 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from tests.cpu_reference import environment
-from tests.e2e.engine_child import IDLE_S
 from tests.e2e.errors import EngineDied, original_error
-from tests.e2e.workload import Answer, Reply, Request, drive
+from tests.e2e.host import Host, cpu
+from tests.e2e.workload import IDLE_S, Answer, Reply, Request, drive
 
 DEFAULT_TIMEOUT_S = 300.0
 
@@ -71,34 +70,37 @@ def run_engine(
     *,
     variables: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    host: Host | None = None,
 ) -> Run:
     """Serve ``requests`` with an ``sglang.Engine`` of ``tree``, then let it go idle and shut it down.
 
     Args:
         tree: folder that holds ``sglang/``.
-        server_args: arguments of the engine, on top of ``environment.server_args``; ``model_path`` is a must.
+        server_args: arguments of the engine, on top of the host's; ``model_path`` is a must.
         requests: what to ask.
-        variables: environment variables on top of ``environment.variables``.
+        variables: environment variables on top of the host's.
         timeout_s: seconds for all of it.
+        host: where it runs; the CPU reference if left out.
 
     Raises:
         EngineDied: it ended before it answered everything, or ran out of time.
     """
+    host = host or cpu()
     with tempfile.TemporaryDirectory(prefix="engine-") as folder:
         job, result = Path(folder) / "job.json", Path(folder) / "result.json"
-        args = environment.server_args(tree, **server_args)
+        args = host.server_args(tree, **server_args)
         job.write_text(json.dumps({"server_args": args, "requests": [asdict(r) for r in requests]}, default=str))
-        command = [str(environment.python()), "-m", "tests.e2e.engine_child", str(job), str(result)]
-        with _process(command, tree, variables, Path(folder)) as (process, log):
+        command = [str(host.python), "-m", "tests.e2e.engine_child", str(job), str(result)]
+        with _process(command, host.variables(tree) | dict(variables or {}), Path(folder)) as (process, log):
             try:
                 status: int | None = process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 status = None
         text = log.read_text(errors="replace")
-        if not result.exists():
+        if status != 0 or not result.exists():
             raise EngineDied(original_error(text, status, timeout_s), status, text)
         outcome = json.loads(result.read_text())
-        return Run(_answers(outcome["replies"]), outcome["server_info"], text)
+        return Run(answers(outcome["replies"]), outcome["server_info"], text)
 
 
 def run_server(
@@ -108,14 +110,15 @@ def run_server(
     *,
     variables: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    host: Host | None = None,
 ) -> Run:
     """As ``run_engine``, through HTTP: ``python -m sglang.launch_server`` and its /generate."""
     with tempfile.TemporaryDirectory(prefix="server-") as folder:
-        with server(tree, server_args, Path(folder), variables=variables, timeout_s=timeout_s) as running:
+        with server(tree, server_args, Path(folder), variables=variables, timeout_s=timeout_s, host=host) as running:
             replies = running.generate(requests)
             time.sleep(IDLE_S)
             info = running.get("/server_info")
-        return Run(_answers(replies), info, running.log)
+        return Run(answers(replies), info, running.log)
 
 
 class Server:
@@ -140,8 +143,8 @@ class Server:
         """POST a JSON object to ``path``; returns the JSON object that comes back."""
         return self._ask(path, body)
 
-    def generate(self, requests: Sequence[Request]) -> list[Reply]:
-        """Serve a workload; the replies come in the order of ``requests``."""
+    def generate(self, requests: Sequence[Request], on_reply: Callable[[], None] = lambda: None) -> list[Reply]:
+        """Serve a workload; the replies come in the order of ``requests``. ``on_reply`` is called after each."""
         with ThreadPoolExecutor(max_workers=len(requests) + 1) as pool:
 
             async def ask(path: str, body: Mapping[str, Any]) -> Reply:
@@ -149,7 +152,9 @@ class Server:
 
             async def send(request: Request, rid: str) -> Reply:
                 body = {"input_ids": request.input_ids, "sampling_params": request.sampling, "rid": rid}
-                return await ask("/generate", body | request.more)
+                reply = await ask("/generate", body | request.more)
+                on_reply()
+                return reply
 
             async def abort(rid: str) -> None:
                 await ask("/abort_request", {"rid": rid})
@@ -197,18 +202,21 @@ def server(
     *,
     variables: Mapping[str, str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    host: Host | None = None,
 ) -> Iterator[Server]:
     """A ready HTTP server, ended with all its processes at exit. Its log goes to ``folder``."""
+    host = host or cpu()
     port = _free_port()
-    args = environment.server_args(tree, **server_args, host="127.0.0.1", port=port)
-    command = [str(environment.python()), "-m", "sglang.launch_server", *_flags(args)]
-    with _process(command, tree, variables, folder) as (process, log):
+    args = host.server_args(tree, **server_args, host="127.0.0.1", port=port)
+    command = [str(host.python), "-m", "sglang.launch_server", *_flags(args)]
+    with _process(command, host.variables(tree) | dict(variables or {}), folder) as (process, log):
         running = Server(process, f"http://127.0.0.1:{port}", log, timeout_s)
         running.wait_until_ready()
         yield running
 
 
-def _answers(replies: Sequence[Reply]) -> list[Answer]:
+def answers(replies: Sequence[Reply]) -> list[Answer]:
+    """Replies of SGLang's generate call, typed."""
     return [Answer(reply["output_ids"], reply["meta_info"]) for reply in replies]
 
 
@@ -233,7 +241,7 @@ def _free_port() -> int:
 
 @contextlib.contextmanager
 def _process(
-    command: Sequence[str], tree: Path, variables: Mapping[str, str] | None, folder: Path
+    command: Sequence[str], variables: Mapping[str, str], folder: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     """A process in a session of its own, output to a file; the whole session is gone at exit."""
     log_file = folder / "log.txt"
@@ -242,7 +250,7 @@ def _process(
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env=environment.variables(tree) | dict(variables or {}),
+            env=variables,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

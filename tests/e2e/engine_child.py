@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.workload import Reply, Request, drive
-
-IDLE_S = 1.0  # the scheduler counts its KV slots whenever it is idle, and ends the engine if one is missing
+from tests.e2e.workload import IDLE_S, Reply, Request, drive
 
 
 def main(job_file: Path, result_file: Path) -> None:

@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 
+# Seconds to leave an engine idle: the scheduler then counts its KV slots, and ends the engine if one is missing.
+IDLE_S = 1.0
+
+
 @dataclass(frozen=True)
 class Request:
     """One generation.
@@ -16,7 +20,7 @@ class Request:
     Attributes:
         input_ids: the prompt, as token ids.
         sampling: SGLang's sampling parameters.
-        after: index of the request that has to end before this one is sent; None sends it at once.
+        after: indices of the requests that have to end before this one is sent.
         delay_s: seconds to wait then.
         abort_after_s: seconds after which the client aborts it; None never.
         more: further arguments of SGLang's generate call, such as ``return_logprob``.
@@ -24,7 +28,7 @@ class Request:
 
     input_ids: list[int]
     sampling: dict[str, Any]
-    after: int | None = None
+    after: tuple[int, ...] = ()
     delay_s: float = 0.0
     abort_after_s: float | None = None
     more: dict[str, Any] = field(default_factory=dict)
@@ -63,9 +67,9 @@ def shrinking_then_growing(n: int = 8, *, first: int = 16, step: int = 12) -> li
     survivor = 4 * lengths[-1]
     waves = [Request(prompt(5 + 4 * i, seed=i), greedy(length)) for i, length in enumerate(lengths)]
     waves.append(Request(prompt(9, seed=n), greedy(survivor)))
-    last_to_leave = n - 2
+    but_the_survivor = tuple(range(n - 1))
     waves += [
-        Request(prompt(7 + 3 * i, seed=100 + i), greedy(length), after=last_to_leave)
+        Request(prompt(7 + 3 * i, seed=100 + i), greedy(length), after=but_the_survivor)
         for i, length in enumerate(lengths)
     ]
     return waves
@@ -76,8 +80,8 @@ async def drive(requests: Sequence[Request], send: Send, abort: Abort) -> list[R
     ended = [asyncio.Event() for _ in requests]
 
     async def one(index: int, request: Request) -> Reply:
-        if request.after is not None:
-            await ended[request.after].wait()
+        for earlier in request.after:
+            await ended[earlier].wait()
         await asyncio.sleep(request.delay_s)
         rid = f"request-{index}"
         reply = asyncio.ensure_future(send(request, rid))

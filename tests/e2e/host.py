@@ -1,0 +1,58 @@
+"""Where an SGLang runs: the CPU reference, or an installed SGLang with its GPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.cpu_reference import environment
+
+
+@dataclass(frozen=True)
+class Host:
+    """An interpreter with SGLang's dependencies, and what it takes to run a tree with it.
+
+    Attributes:
+        python: the interpreter.
+        variables: for a tree, all environment variables of its processes.
+        server_args: for a tree and arguments on top, all server arguments.
+    """
+
+    python: Path
+    variables: Callable[[Path], dict[str, str]]
+    server_args: Callable[..., dict[str, Any]]
+
+
+def cpu() -> Host:
+    """The CPU reference."""
+    return Host(environment.python(), environment.variables, environment.server_args)
+
+
+def gpu(python: Path) -> Host:
+    """The interpreter of somebody's own SGLang; a tree on PYTHONPATH goes before the installed one."""
+    return Host(python, _gpu_variables, _gpu_server_args)
+
+
+def _gpu_variables(tree: Path) -> dict[str, str]:
+    paths = [tree, environment.ROOT]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+
+
+def _gpu_server_args(tree: Path, **over: Any) -> dict[str, Any]:
+    return {
+        "attention_backend": "triton",  # the one that takes the tiny pair's head size
+        "dtype": "float32",
+        "skip_tokenizer_init": True,
+        "max_total_tokens": 65536,
+        "max_running_requests": 16,
+        "mem_fraction_static": 0.3,
+        "cuda_graph_max_bs": 16,
+        "random_seed": 1,
+        "context_length": 1024,
+        "log_level": "info",
+        "decode_log_interval": 1,
+        **over,
+    }

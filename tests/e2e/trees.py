@@ -1,0 +1,30 @@
+"""Copies of SGLang trees, patched or not, for one run."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.cpu_reference import environment
+
+
+def copy(tree: Path, folder: Path) -> Path:
+    """Copy an SGLang tree to ``folder``, which must not exist; returns ``folder``."""
+    # symlinks stay links, times stay: Python goes on trusting the compiled files beside the sources
+    shutil.copytree(tree, folder, symlinks=True)
+    return folder
+
+
+def patched(tree: Path, folder: Path) -> Path:
+    """Copy an SGLang tree to ``folder`` and apply our patch there, through the command a user runs.
+
+    Raises:
+        RuntimeError: the installer refused; the text is its own sentence.
+    """
+    copy(tree, folder)
+    command = environment.python().with_name("sglang-eagle3-patch")
+    done = subprocess.run([command, "apply", folder], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip() or done.stdout.strip())
+    return folder
