@@ -31,7 +31,7 @@ from bench.shapes import SHAPES, write_shape
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-console = Console()
+console = Console(width=None if sys.stdout.isatty() else 220)  # a log file gets whole tables
 MEASURES = ("decode", "ramp", "switch")
 
 
@@ -42,20 +42,32 @@ class Benchmark:
         self.settings = settings
         self.run = run
         self.folder = folder
+        self.work = folder / "work"
         self.results = Results(settings=asdict(settings), runs=[run])
         self._progress = progress
         self._task = progress.add_task("", total=0)
 
-    def start(self, mode: Mode, stack: ExitStack) -> EngineProcess | None:
-        """Start one engine; None, and a note in the results, when this SGLang cannot run the mode."""
-        self._show(f"starting {mode.label} (log: {self.folder / mode}.log)")
+    def start(self, modes: list[Mode], stack: ExitStack, together: bool) -> list[EngineProcess]:
+        """Start an engine for each mode, one after the other or all at once.
+
+        A mode that this SGLang cannot run is left out, with a note in the results.
+        """
+        launched, engines = [], []
+        for mode in modes:
+            launched.append(stack.enter_context(EngineProcess(mode, self.settings, self.work)))
+            if not together:
+                engines += self._wait(launched[-1])
+        return [engine for one in launched for engine in self._wait(one)] if together else engines
+
+    def _wait(self, engine: EngineProcess) -> list[EngineProcess]:
+        self._show(f"starting {engine.mode.label} (log: {engine.log})")
         try:
-            engine = stack.enter_context(EngineProcess(mode, self.settings, self.folder))
+            report = engine.wait()
         except UnsupportedMode as reason:
-            self.results.skipped[mode] = str(reason)
-            return None
-        self.results.engines.append(EngineRecord(self.run.run, mode, engine.ready))
-        return engine
+            self.results.skipped[engine.mode] = str(reason)
+            return []
+        self.results.engines.append(EngineRecord(self.run.run, engine.mode, report))
+        return [engine]
 
     def decode(self, engines: list[EngineProcess], batches: list[int], rounds: range, cross_check: bool) -> None:
         """Every batch, every round; with several engines they take turns, and another one begins each round."""
@@ -80,11 +92,12 @@ class Benchmark:
                     self._advance()
             self.save()
 
-    def ramp(self, engines: list[EngineProcess], largest: int, hold: float) -> None:
-        clients = ramp_clients(largest)
+    def ramp(self, engines: list[EngineProcess]) -> None:
+        hold = self.settings.ramp_hold
+        clients = ramp_levels(self.settings.ramp_clients)
         self._expect(len(engines))
         for engine in engines:
-            self._show(f"{engine.mode.label}: ramp to {largest} clients and back, {hold * len(clients):.0f} s")
+            self._show(f"{engine.mode.label}: ramp to {max(clients)} clients and back, {hold * len(clients):.0f} s")
             answer = engine.ask("ramp", clients=clients, hold=hold)
             self.results.ramp.append(RampRecord(run=self.run.run, mode=engine.mode, **answer))
             self._advance()
@@ -127,7 +140,7 @@ def rotated(engines: list[EngineProcess], index: int) -> Iterator[EngineProcess]
         yield engines[(index + offset) % len(engines)]
 
 
-def ramp_clients(largest: int) -> list[int]:
+def ramp_levels(largest: int) -> list[int]:
     """1, 2, 4 ... largest ... 4, 2, 1."""
     up = [1 << power for power in range(largest.bit_length()) if 1 << power < largest]
     return [*up, largest, *reversed(up)]
@@ -204,7 +217,7 @@ def fail(message: str) -> typer.Exit:
 
 
 def main(
-    out: Annotated[Path, typer.Option(help="Folder for results.json, plots and engine logs.")],
+    out: Annotated[Path, typer.Option(help="Folder for results.json and plots; engine logs go to its work/.")],
     model: Annotated[str | None, typer.Option(help="Target model. Needs --draft.")] = None,
     draft: Annotated[str | None, typer.Option(help="EAGLE-3 draft model.")] = None,
     load_format: Annotated[str, typer.Option(help="How SGLang loads --model; 'dummy' for random weights.")] = "auto",
@@ -218,10 +231,14 @@ def main(
     side_by_side: Annotated[
         bool, typer.Option(help="Keep all engines on the GPU and let them take turns: drift cancels, memory is shared.")
     ] = False,
+    start_together: Annotated[
+        bool,
+        typer.Option(help="With --side-by-side: load the engines at the same time. Faster, needs the memory to spare."),
+    ] = False,
     prompt_tokens: Annotated[int, typer.Option(min=1)] = 256,
     new_tokens: Annotated[int, typer.Option(min=2)] = 256,
     ramp_tokens: Annotated[int, typer.Option(min=2, help="New tokens of a request in the ramp.")] = 128,
-    ramp_clients_max: Annotated[int, typer.Option("--ramp-clients", min=1, help="Clients at the ramp's top.")] = 256,
+    ramp_clients: Annotated[int, typer.Option(min=1, help="Clients at the ramp's top.")] = 256,
     ramp_hold: Annotated[float, typer.Option(min=0.1, help="Seconds of each level of the ramp.")] = 4.0,
     steps: Annotated[int, typer.Option(min=1, help="Draft steps.")] = 3,
     topk: Annotated[int, typer.Option(min=1, help="Draft branches a step.")] = 1,
@@ -250,13 +267,12 @@ def main(
     chosen = [Mode(name) for name in choices(modes, tuple(Mode))]
     measures = choices(measure, MEASURES)
     sizes = numbers(batches)
-    out = out.resolve()
-    out.mkdir(parents=True, exist_ok=True)
+    (out / "work").mkdir(parents=True, exist_ok=True)
     if (model is None) != (draft is None):
         raise fail("--model and --draft go together; give both, or neither for random weights of --shape")
     if model is None or draft is None:
         try:
-            model, draft = map(str, write_shape(shape, out / "models"))
+            model, draft = map(str, write_shape(shape, out / "work"))
         except ValueError as reason:
             raise fail(str(reason)) from None
         load_format = "dummy"
@@ -264,7 +280,7 @@ def main(
         accept_length = 2.5
     needed = sizes if "decode" in measures else [1]
     if "ramp" in measures:
-        needed = [*needed, ramp_clients_max]
+        needed = [*needed, ramp_clients]
     if "switch" in measures:
         needed = [*needed, threshold // 2 + 1 + 2 * threshold]
     settings = Settings(
@@ -275,6 +291,8 @@ def main(
         prompt_tokens=prompt_tokens,
         new_tokens=new_tokens,
         ramp_tokens=ramp_tokens,
+        ramp_clients=ramp_clients,
+        ramp_hold=ramp_hold,
         steps=steps,
         topk=topk,
         draft_tokens=draft_tokens or steps * topk + 1,
@@ -294,7 +312,7 @@ def main(
             if "decode" in measures:
                 bench.decode(engines, sizes, rounds, cross_check)
             if "ramp" in measures and rounds.start == 0:
-                bench.ramp(engines, ramp_clients_max, ramp_hold)
+                bench.ramp(engines)
             if "switch" in measures:
                 bench.switch(engines, rounds)
 
@@ -303,7 +321,7 @@ def main(
                 groups = [chosen] if side_by_side else [[mode] for mode in chosen]
                 for group in groups:
                     with ExitStack() as stack:
-                        load([engine for mode in group if (engine := bench.start(mode, stack))], rounds)
+                        load(bench.start(group, stack, start_together), rounds)
         except EngineFailed as reason:
             bench.save()
             raise fail(f"{reason}; what was measured before is in {out / 'results.json'}") from None

@@ -18,7 +18,10 @@ class EngineFailed(Exception):
 
 
 class EngineProcess:
-    """Starts one engine and waits until it serves. Use as a context manager; `ready` holds its start-up report."""
+    """Starts one engine; `wait` returns its start-up report. Use as a context manager.
+
+    folder: for the engine's log and generated configuration.
+    """
 
     def __init__(self, mode: Mode, settings: Settings, folder: Path) -> None:
         self.mode = mode
@@ -26,6 +29,8 @@ class EngineProcess:
         here = Path(__file__).resolve().parent.parent
         path = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH", "")]))
         command = [sys.executable, "-m", "bench.worker", mode, json.dumps(dataclasses.asdict(settings)), str(folder)]
+        # What is pinned is what the results say: a variable left over in the shell must not change it.
+        environment = {name: value for name, value in os.environ.items() if name != "SGLANG_SIMULATE_ACC_LEN"}
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
                 command,
@@ -33,13 +38,12 @@ class EngineProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env={**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **settings.environment(mode)},
+                env={**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **settings.environment(mode)},
             )
-        try:
-            self.ready: dict[str, Any] = self._answer()
-        except BaseException:
-            self.close()
-            raise
+
+    def wait(self) -> dict[str, Any]:
+        """Block until the engine serves; raises UnsupportedMode or EngineFailed."""
+        return self._answer()
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         """Run one of `Bench`'s commands; raises EngineFailed."""

@@ -56,6 +56,20 @@ def decode_rows(results: Results) -> list[DecodeRow]:
     return [_decode_row(results, batch) for batch in sorted({record.batch for record in results.decode})]
 
 
+def crossover(rows: Sequence[DecodeRow]) -> tuple[int | None, int | None]:
+    """The largest batch up to which EAGLE-3 is the better baseline throughout, and the next measured one.
+
+    None on either side when EAGLE-3 never pays, or always does, in the measured range.
+    """
+    both = [row for row in rows if all(base in row.rates for base in BASELINES)]
+    pays = None
+    for row in both:
+        if row.better is not Mode.ALWAYS:
+            return pays, row.batch
+        pays = row.batch
+    return pays, None
+
+
 def _decode_row(results: Results, batch: int) -> DecodeRow:
     by_mode: dict[Mode, list[DecodeRecord]] = {}
     for record in results.decode:
@@ -140,6 +154,14 @@ def speculating(tokens: Sequence[int]) -> list[bool]:
 def switches(modes: Sequence[bool]) -> int:
     """How often the mode changed."""
     return sum(one is not other for one, other in pairwise(modes))
+
+
+def ramp_switches(record: RampRecord) -> int:
+    """Mode switches during the ramp: the gate's own counter where the server has it, else what the probe saw."""
+    before, after = (state.get("speculative_gate") for state in (record.state_before, record.state_after))
+    if before and after:
+        return int(after["switches"]) - int(before["switches"])
+    return switches(speculating([tokens for *_, tokens in record.probe_steps]))
 
 
 # -- the cost of a switch
@@ -260,7 +282,7 @@ def summary(results: Results) -> dict[str, Any]:
                 {"clients": clients, "tokens_per_second": rate}
                 for (_, clients), rate in zip(record.levels, level_rates(record), strict=True)
             ],
-            "switches_seen": switches(speculating([tokens for *_, tokens in record.probe_steps])),
+            "switches": ramp_switches(record),
         }
         for record in results.ramp
     ]

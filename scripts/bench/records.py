@@ -126,8 +126,8 @@ def read(path: Path) -> Results:
     )
 
 
-# Where the files lie and how much memory an engine may take differ between calls without changing what is measured.
-_MAY_DIFFER = {"model", "draft", "mem_fraction"}
+# Where the files lie and how much room an engine takes may differ between calls without changing what is measured.
+_MAY_DIFFER = {"model", "draft", "mem_fraction", "max_batch"}
 
 
 def merge(parts: list[Results]) -> Results:

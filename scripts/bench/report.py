@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.table import Table
 
@@ -10,12 +12,12 @@ from bench.figures import (
     Ratio,
     Spread,
     SwitchSummary,
+    crossover,
     decode_rows,
     level_rates,
     ramp_rate,
-    speculating,
+    ramp_switches,
     switch_summary,
-    switches,
 )
 from bench.records import RampRecord, Results
 from bench.settings import BASELINES, Mode
@@ -27,6 +29,11 @@ def print_report(results: Results, console: Console) -> None:
     rows = decode_rows(results)
     if rows:
         console.print(_decode_table(rows))
+        pays, loses = crossover(rows)
+        if pays and loses:
+            console.print(
+                f"EAGLE-3 pays up to batch {pays} and loses at {loses}: a threshold from {pays} to {loses - 1}."
+            )
         worst = max(rows, key=lambda row: row.disagreement)
         if worst.disagreement:
             console.print(
@@ -48,8 +55,9 @@ def _heading(results: Results) -> str:
     accepted = settings["accept_length"]
     pinned = "as the draft earns it" if accepted is None else f"SIMULATED, pinned at {accepted} tokens a step"
     gpus = sorted({str(run.machine.get("gpu")) for run in results.runs})
+    model = Path(settings["model"]).name if settings["load_format"] == "dummy" else settings["model"]
     return (
-        f"{settings['model']} ({weights}) on {', '.join(gpus)}, backend {settings['backend'] or 'as SGLang chooses'}, "
+        f"{model} ({weights}) on {', '.join(gpus)}, backend {settings['backend'] or 'as SGLang chooses'}, "
         f"{settings['prompt_tokens']} prompt + {settings['new_tokens']} new tokens, greedy\n"
         f"acceptance {pinned}; {settings['steps']} steps, topk {settings['topk']}, threshold {settings['threshold']}"
     )
@@ -101,8 +109,7 @@ def _ramp_table(records: list[RampRecord]) -> Table:
     bases = [total for total, record in zip(totals, records, strict=True) if record.mode in BASELINES]
     if bases:
         table.add_row("of the better", *(f"{total / max(bases):.3f}" for total in totals))
-    seen = [switches(speculating([tokens for *_, tokens in record.probe_steps])) for record in records]
-    table.add_row("switches", *(str(count) for count in seen))
+    table.add_row("switches", *(str(ramp_switches(record)) for record in records))
     return table
 
 

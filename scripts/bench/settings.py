@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Collection
 from enum import StrEnum
 from pathlib import Path
@@ -48,6 +49,8 @@ class Settings:
     prompt_tokens: int
     new_tokens: int
     ramp_tokens: int  # new tokens of one request in the arrival ramp
+    ramp_clients: int  # at the ramp's top
+    ramp_hold: float  # seconds of each level
     steps: int
     topk: int
     draft_tokens: int
@@ -59,9 +62,10 @@ class Settings:
 
     @property
     def pool_tokens(self) -> int:
-        """KV slots that `max_batch` full-length requests need; the rest covers the reserve that speculation takes."""
+        """KV slots for `max_batch` full-length requests, each with the reserve that a speculative step takes."""
         longest = max(self.new_tokens, self.ramp_tokens)
-        return self.max_batch * (self.prompt_tokens + longest + 128) + 8192
+        reserve = 2 * max(self.steps * self.topk, self.draft_tokens)
+        return self.max_batch * (self.prompt_tokens + longest + reserve + 16) + 4096
 
     def environment(self, mode: Mode) -> dict[str, str]:
         """Variables of the engine's process; SGLang reads SGLANG_SIMULATE_ACC_LEN while it is imported."""
@@ -71,7 +75,8 @@ class Settings:
         if self.load_format == "dummy":
             variables["HF_HUB_OFFLINE"] = "1"
         if self.backend == "flashinfer":  # verify batches above 128 overflow the default of 384 MiB
-            variables["SGLANG_FLASHINFER_WORKSPACE_SIZE"] = str(2 << 30)
+            name = "SGLANG_FLASHINFER_WORKSPACE_SIZE"
+            variables[name] = os.environ.get(name, str(2 << 30))
         return variables
 
     def server_args(self, mode: Mode, known: Collection[str], folder: Path) -> dict[str, Any]:

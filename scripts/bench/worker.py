@@ -6,7 +6,6 @@ and its children print goes to stderr, which the parent sends to a log file.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import json
 import os
@@ -21,7 +20,7 @@ from typing import Any
 from bench import traffic
 from bench.settings import Mode, Settings, UnsupportedMode
 
-_PACKAGES = ("sglang", "sglang-eagle3-patch", "torch", "triton", "sglang-kernel", "flashinfer-python", "transformers")
+_PACKAGES = ("sglang", "torch", "triton", "sglang-kernel", "flashinfer-python", "transformers")
 
 
 def _versions() -> dict[str, str]:
@@ -31,7 +30,11 @@ def _versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    try:
+        import sglang_eagle3_patch  # may lie beside SGLang without being installed
+    except ImportError:
+        return found
+    return {**found, "sglang-eagle3-patch": sglang_eagle3_patch.__version__}
 
 
 class Bench:
@@ -74,24 +77,30 @@ class Bench:
             )
         return traffic.make_prompts(count, self.settings.prompt_tokens, self.vocabulary)
 
+    def _warm_up(self, prompts: list[traffic.Prompt]) -> None:
+        """Compile the kernels of this batch size before a measured round needs them."""
+        if len(prompts) not in self._warm:
+            self._run(traffic.decode(self.engine, prompts, 16))
+            self._warm.add(len(prompts))
+
     def decode(self, batch: int, cross_check: bool) -> dict[str, Any]:
         new_tokens = self.settings.new_tokens
         prompts = self._prompts(batch, new_tokens)
-        if batch not in self._warm:  # kernels of a new shape are compiled here, not in a measured round
-            self._run(traffic.decode(self.engine, prompts, min(16, new_tokens)))
-            self._warm.add(batch)
+        self._warm_up(prompts)
         first = self._run(traffic.first_tokens(self.engine, prompts)) if cross_check else None
         return {"first_seconds": first, **asdict(self._run(traffic.decode(self.engine, prompts, new_tokens)))}
 
     def ramp(self, clients: list[int], hold: float) -> dict[str, Any]:
         new_tokens = self.settings.ramp_tokens
         prompts = self._prompts(max(clients), new_tokens)
+        self._warm_up(prompts)
         before = self.state()
         run = self._run(traffic.ramp(self.engine, prompts, clients, hold, new_tokens))
         return {**asdict(run), "state_before": before, "state_after": self.state()}
 
     def crossing(self, resident: int, joiners: int, settle_tokens: int) -> dict[str, Any]:
         prompts = self._prompts(resident + joiners, 4 * settle_tokens)
+        self._warm_up(prompts)
         load = traffic.crossing(self.engine, prompts[:resident], prompts[resident:], settle_tokens)
         return asdict(self._run(load))
 
@@ -124,5 +133,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.set_event_loop(asyncio.new_event_loop())  # older releases look one up
     main()

@@ -39,7 +39,7 @@ class Engine:
         if os.environ.get("FAKE_ENGINE_DIES"):
             os._exit(3)
         self.args = args
-        self.loop = asyncio.get_event_loop_policy().get_event_loop()
+        self.loop = asyncio.new_event_loop()
         self.rows: list[Row] = []
         self.largest_batch = 0
         self._stepper: asyncio.Task[None] | None = None
@@ -84,7 +84,8 @@ class Engine:
         return answer
 
     async def _internal_state(self) -> list[dict[str, Any]]:
-        return [{"model_path": "an argument", "largest_batch": self.largest_batch}]
+        pinned = os.environ.get("SGLANG_SIMULATE_ACC_LEN")
+        return [{"model_path": "an argument", "largest_batch": self.largest_batch, "accept_length": pinned}]
 
     def get_server_info(self) -> dict[str, Any]:
         return {"version": __version__, "max_total_num_tokens": self.args["max_total_tokens"]}

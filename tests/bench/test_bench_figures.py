@@ -3,11 +3,13 @@
 import pytest
 from bench.figures import (
     Spread,
+    crossover,
     decode_rows,
     fallback_cost,
     level_rates,
     prefill_cost,
     ramp_rate,
+    ramp_switches,
     resume_cost,
     speculating,
     subtracted_rate,
@@ -63,6 +65,21 @@ def test_the_better_baseline_changes_with_the_batch():
     assert rows[1].ratios[Mode.GATED, Mode.NONE].value == pytest.approx(0.99)
 
 
+@pytest.mark.parametrize(
+    ("always", "expected"),
+    [
+        ((200, 1500, 700), (8, 64)),
+        ((90, 1500, 700), (None, 4)),
+        ((200, 1500, 1100), (64, None)),
+        ((200, 1, 1100), (4, 8)),
+    ],
+)
+def test_the_crossover_is_where_the_better_baseline_changes_first(always, expected):
+    records = [decode(Mode.NONE, batch, 0, rate) for batch, rate in ((4, 100), (8, 800), (64, 1000))]
+    records += [decode(Mode.ALWAYS, batch, 0, rate) for batch, rate in zip((4, 8, 64), always, strict=True)]
+    assert crossover(decode_rows(results(*records))) == expected
+
+
 def test_a_ratio_is_of_medians_and_its_range_of_rounds_side_by_side():
     records = [decode(Mode.NONE, 8, i, rate) for i, rate in enumerate((100, 110, 90))]
     records += [decode(Mode.GATED, 8, i, rate) for i, rate in enumerate((99, 112, 89))]
@@ -109,6 +126,15 @@ def test_one_odd_chunk_is_no_switch():
     assert switches(speculating(fast + plain + fast)) == 2
     assert switches(speculating([*plain, 2, *plain])) == 0
     assert switches(speculating([*fast, 1, *fast])) == 0
+
+
+def test_the_gates_own_counter_beats_what_the_probe_saw():
+    steps = [(0.1, 0.1, tokens) for tokens in [2] * 20 + [1] * 20]
+    record = RampRecord("a", Mode.GATED, 1.0, [(0.0, 1)], [], steps, {}, {})
+    assert ramp_switches(record) == 1
+    record.state_before = {"speculative_gate": {"switches": 3}}
+    record.state_after = {"speculative_gate": {"switches": 7}}
+    assert ramp_switches(record) == 4
 
 
 def crossing(

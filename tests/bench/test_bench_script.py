@@ -36,7 +36,7 @@ def bench(tmp_path: Path):
 QUICK = ("--batches", "1,4", "--repeats", "2", "--threshold", "2", "--new-tokens", "20", "--prompt-tokens", "4")
 
 
-@pytest.mark.parametrize("arrangement", [[], ["--side-by-side"], ["--passes", "2"]])
+@pytest.mark.parametrize("arrangement", [["--side-by-side", "--start-together"], ["--side-by-side"], ["--passes", "2"]])
 def test_a_run_measures_all_modes_it_can(bench, tmp_path: Path, arrangement: list[str]):
     ramp = ("--measure", "decode,ramp,switch", "--ramp-clients", "4", "--ramp-hold", "0.1", "--ramp-tokens", "8")
     done = bench(*QUICK, *ramp, *arrangement)
@@ -78,8 +78,18 @@ def test_an_engine_that_dies_ends_the_run_with_its_log_named(bench, tmp_path: Pa
     done = bench(*QUICK, "--modes", "none", FAKE_ENGINE_DIES="1")
     assert done.returncode == 1
     assert "'no speculation' ended with code 3" in done.stderr
-    assert str(tmp_path / "out" / "none.log") in done.stderr
+    assert str(tmp_path / "out" / "work" / "none.log") in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_pin_left_over_in_the_shell_does_not_reach_the_engines(bench, tmp_path: Path):
+    options = [*QUICK, "--measure", "decode", "--modes", "always", "--model", "t", "--draft", "d"]
+    assert bench(*options, SGLANG_SIMULATE_ACC_LEN="4").returncode == 0
+    first = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert first["engines"][0]["report"]["state"]["accept_length"] is None
+    assert bench(*options, "--accept-length", "3").returncode == 0
+    second = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert second["engines"][0]["report"]["state"]["accept_length"] == "3.0"
 
 
 def test_a_pool_that_is_too_small_is_refused(bench):
@@ -102,4 +112,4 @@ def test_a_wrong_option_is_refused_before_anything_starts(bench, tmp_path: Path,
     done = bench(*options)
     assert done.returncode in (1, 2)
     assert why in done.stderr
-    assert not list((tmp_path / "out").glob("*.log"))
+    assert not list((tmp_path / "out").glob("**/*.log"))

@@ -1,8 +1,7 @@
 """The loads, on an engine whose every step is known."""
 
-import asyncio
+from typing import Any
 
-import pytest
 from bench import traffic
 from bench.figures import fallback_cost, resume_cost, speculating, switches
 from bench.records import CrossingRecord
@@ -14,13 +13,11 @@ def engine(threshold: int = 0, algorithm: str | None = "EAGLE3") -> Engine:
     return Engine(speculative_algorithm=algorithm, speculative_disable_batch_threshold=threshold)
 
 
-@pytest.fixture(autouse=True)
-def loop():
-    new = asyncio.new_event_loop()
-    asyncio.set_event_loop(new)
-    yield new
-    new.close()
-    asyncio.set_event_loop(None)
+def run(fake: Engine, load: Any) -> Any:
+    try:
+        return fake.loop.run_until_complete(load)
+    finally:
+        fake.loop.close()
 
 
 def test_prompts_are_distinct_and_clear_of_special_tokens():
@@ -29,46 +26,48 @@ def test_prompts_are_distinct_and_clear_of_special_tokens():
     assert all(len(prompt) == 32 and min(prompt) >= 10 and max(prompt) < 256 for prompt in prompts)
 
 
-def test_decode_counts_all_rows_and_leaves_the_first_tokens_out_of_the_window(loop):
+def test_decode_counts_all_rows_and_leaves_the_first_tokens_out_of_the_window():
     fake = engine(algorithm=None)
-    run = loop.run_until_complete(traffic.decode(fake, traffic.make_prompts(5, 4, 256), 20))
-    assert (run.tokens, run.window_tokens) == (100, 95)
-    assert [tokens for _, tokens in run.steps] == [1] * 19
-    assert 0 < run.window_seconds < run.seconds
+    seen = run(fake, traffic.decode(fake, traffic.make_prompts(5, 4, 256), 20))
+    assert (seen.tokens, seen.window_tokens) == (100, 95)
+    assert [tokens for _, tokens in seen.steps] == [1] * 19
+    assert 0 < seen.window_seconds < seen.seconds
     assert fake.largest_batch == 5
 
 
-def test_decode_of_one_row_is_the_probe_alone(loop):
-    run = loop.run_until_complete(traffic.decode(engine(), traffic.make_prompts(1, 4, 256), 20))
-    assert (run.tokens, run.window_tokens) == (20, 18)
+def test_decode_of_one_row_is_the_probe_alone():
+    fake = engine()
+    seen = run(fake, traffic.decode(fake, traffic.make_prompts(1, 4, 256), 20))
+    assert (seen.tokens, seen.window_tokens) == (20, 18)
 
 
-def test_first_tokens_asks_each_row_for_one(loop):
+def test_first_tokens_asks_each_row_for_one():
     fake = engine(algorithm=None)
-    assert loop.run_until_complete(traffic.first_tokens(fake, traffic.make_prompts(3, 4, 256))) > 0
+    assert run(fake, traffic.first_tokens(fake, traffic.make_prompts(3, 4, 256))) > 0
     assert fake.largest_batch == 3
 
 
-def test_ramp_holds_each_level_and_lets_every_request_finish(loop):
+def test_ramp_holds_each_level_and_lets_every_request_finish():
     fake = engine(threshold=2)
     clients = [1, 2, 4, 2, 1]
-    run = loop.run_until_complete(traffic.ramp(fake, traffic.make_prompts(4, 4, 256), clients, 0.1, 10))
-    assert [count for _, count in run.levels] == clients
+    seen = run(fake, traffic.ramp(fake, traffic.make_prompts(4, 4, 256), clients, 0.1, 10))
+    assert [count for _, count in seen.levels] == clients
     assert fake.largest_batch == 4
-    assert {tokens for *_, tokens in run.requests} == {10}
-    assert run.seconds >= 0.5
+    assert {tokens for *_, tokens in seen.requests} == {10}
+    assert seen.seconds >= 0.5
     assert not fake.rows
-    assert switches(speculating([tokens for *_, tokens in run.probe_steps])) == 2
+    assert switches(speculating([tokens for *_, tokens in seen.probe_steps])) == 2
 
 
-def test_crossing_goes_plain_while_the_joiners_are_there(loop):
+def test_crossing_goes_plain_while_the_joiners_are_there():
     prompts = traffic.make_prompts(6, 4, 256)
-    run = loop.run_until_complete(traffic.crossing(engine(threshold=3), prompts[:2], prompts[2:], 60))
-    tokens = [count for _, count in run.steps]
+    fake = engine(threshold=3)
+    seen = run(fake, traffic.crossing(fake, prompts[:2], prompts[2:], 60))
+    tokens = [count for _, count in seen.steps]
     first, last = tokens.index(1), len(tokens) - tokens[::-1].index(1) - 1
     assert set(tokens[first:last]) == {1}
     assert last - first >= 50
-    assert first - 2 <= run.joined <= first
-    record = CrossingRecord("r", Mode.GATED, 0, 2, 4, run.joined, run.steps)
+    assert first - 2 <= seen.joined <= first
+    record = CrossingRecord("r", Mode.GATED, 0, 2, 4, seen.joined, seen.steps)
     assert fallback_cost(record) is not None
     assert resume_cost(record) is not None
