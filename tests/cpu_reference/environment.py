@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,16 @@ _FIRST_WITH_SPEC_V2_ON = Version("0.5.11")
 
 
 def tree(release: str) -> Path:
-    """The pristine tree of a release, as scripts/make_env.sh unpacked it. Copy it before you patch it.
+    """The pristine tree of a release, fetched and unpacked if it is not there yet. Copy it before you patch it.
 
     Raises:
-        FileNotFoundError: it is not there.
+        RuntimeError: it could not be fetched; the text says why.
     """
     path = CACHE / "sglang" / release
     if not (path / "sglang").is_dir():
-        raise FileNotFoundError(f"SGLang {release} is not unpacked; run scripts/make_env.sh {release}.")
+        done = subprocess.run([ROOT / "scripts" / "make_env.sh", release], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip())
     return path
 
 

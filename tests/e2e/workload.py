@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-
 # Seconds to leave an engine idle: the scheduler then counts its KV slots, and ends the engine if one is missing.
 IDLE_S = 1.0
 
