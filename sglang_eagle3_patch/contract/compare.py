@@ -77,6 +77,7 @@ def compare(use: str, expected: Sequence[str], found: Sequence[str], same: SameD
     by_position, by_keyword = _split(expected)
     tree_position, tree_keyword = _split(found)
     tree = {_bare(p): p for p in (*tree_position, *tree_keyword)}
+    only_position = {_bare(parameter) for parameter in found[: found.index("/")]} if "/" in found else set()
     listed = [*by_position, *by_keyword]
     for index, parameter in enumerate(listed):
         name = _bare(parameter)
@@ -85,6 +86,8 @@ def compare(use: str, expected: Sequence[str], found: Sequence[str], same: SameD
         if not _equal(parameter, tree[name], same):
             return f"parameter {tree[name]} where {parameter} was"
         place = [_bare(p) for p in tree_position[index : index + 1]]
+        if index >= len(by_position) and name in only_position:
+            return f"parameter {name} by position only in ({', '.join(found)})"
         if index < len(by_position) and not name.startswith("*") and place != [name]:
             return f"parameter {name} no longer number {index + 1} in ({', '.join(found)})"
     known = {_bare(parameter) for parameter in listed}

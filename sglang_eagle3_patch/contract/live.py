@@ -56,7 +56,7 @@ def _check(name: Name) -> Mismatch | None:
     found = inspect.getattr_static(owner, last, MISSING)
     if name.kind == "attribute":
         known = _attributes(owner) if isinstance(owner, type) else frozenset()
-        if found is not MISSING or last in known:
+        if last in known or (found is not MISSING and not inspect.isfunction(found)):
             return None
         return Mismatch(
             name.symbol, expected, f"gone: {'.'.join(path)} does not assign it", nearest(last, sorted(known))

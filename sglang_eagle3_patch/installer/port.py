@@ -73,7 +73,8 @@ def port(tree: Tree, release: str, originals: Mapping[str, bytes]) -> list[Findi
 
 def _try_edit(tree: Tree, index: _Index, edit: Edit, originals: Mapping[str, bytes]) -> Finding:
     if not (tree.package / edit.file).is_file():
-        return Finding("edit", edit.id, Verdict.GONE, f"no file {edit.file}", index.namesake(edit.file))
+        near = _either(index.namesake(edit.file), index.target(edit), index.anchor(edit))
+        return Finding("edit", edit.id, Verdict.GONE, f"no file {edit.file}", near)
     module = parse(edit.file, originals.get(edit.file) or tree.path(edit.file).read_bytes())
     found, scopes = locate(module, [edit])
     mismatch = problem(edit, found[edit.id], scopes)
@@ -82,8 +83,15 @@ def _try_edit(tree: Tree, index: _Index, edit: Edit, originals: Mapping[str, byt
     if mismatch.gone and (elsewhere := found[edit.id].elsewhere):
         places = ", ".join(sorted({match.scope or "<module>" for match in elsewhere}))
         return Finding("edit", edit.id, Verdict.MOVED, f"{mismatch.found}, but the anchor is elsewhere", places)
-    verdict = Verdict.GONE if mismatch.gone else Verdict.CHANGED
-    return Finding("edit", edit.id, verdict, f"{edit.place}: {mismatch.found}", mismatch.candidate)
+    if not mismatch.gone:
+        return Finding("edit", edit.id, Verdict.CHANGED, f"{edit.place}: {mismatch.found}")
+    target = None if found[edit.id].scopes else index.target(edit)
+    near = _either(mismatch.candidate, target, index.anchor(edit))
+    return Finding("edit", edit.id, Verdict.GONE, f"{edit.place}: {mismatch.found}", near)
+
+
+def _either(*candidates: str | None) -> str | None:
+    return " or ".join(candidate for candidate in candidates if candidate) or None
 
 
 def _try_name(tree: Tree, index: _Index, name: Name, originals: Mapping[str, bytes]) -> Finding:
@@ -93,11 +101,19 @@ def _try_name(tree: Tree, index: _Index, name: Name, originals: Mapping[str, byt
         return Finding("name", entry, Verdict.HOLDS)
     if not mismatch.gone:
         return Finding("name", entry, Verdict.CHANGED, f"expected {mismatch.expected}, found {mismatch.found}")
-    if moved := index.find(name):
+    moved = index.find(name)
+    if moved and _related(name.symbol, moved):
         there = source.check_name(tree.package, replace(name, symbol=moved), originals)
         detail = f"and changed: {there.found}" if there else ""
         return Finding("name", entry, Verdict.MOVED, detail, moved)
-    return Finding("name", entry, Verdict.GONE, mismatch.found, mismatch.candidate)
+    return Finding("name", entry, Verdict.GONE, mismatch.found, _either(mismatch.candidate, moved))
+
+
+def _related(old: str, new: str) -> bool:
+    """A member moved if its module or its class is the same; else the names are the same by chance."""
+    old_module, _, old_name = old.partition(":")
+    new_module, _, new_name = new.partition(":")
+    return old_module == new_module or old_name == new_name
 
 
 class _Index:
@@ -115,6 +131,19 @@ class _Index:
         return source.nearest(
             file, [str(p.relative_to(self.package)) for p in (self.package / file).parent.glob("*.py")]
         )
+
+    def target(self, edit: Edit) -> str | None:
+        """Return where else a function or class of the target's name is."""
+        kinds = ("function", "class") if edit.target else ()
+        return next((found for kind in kinds if (found := self.find(Name(f":{edit.target}", kind, "", "")))), None)
+
+    def anchor(self, edit: Edit) -> str | None:
+        """Return where in any file the anchor's first line is."""
+        line = (edit.anchor.strip().splitlines() or [""])[0].encode()
+        lines = [
+            f"{file}:{text[: text.index(line)].count(10) + 1}" for file, text in self._files() if line and line in text
+        ]
+        return ", ".join(lines[:3]) or None
 
     def find(self, name: Name) -> str | None:
         """Return the symbol of the same name and kind elsewhere in the tree that looks most like the old one."""
