@@ -68,6 +68,19 @@ def output_stride(result: Any, speculative_stride: int) -> int:
     return 1 if is_plain_step(result) else speculative_stride
 
 
+def relay_bonus_token(future_map: Any, rows: Any, result: Any) -> bool:
+    """Relay a plain step to the next one: its token only, since its draft state is stale. False for other steps.
+
+    Args:
+        future_map: the scheduler's relay of values between steps, indexed by pool row.
+        rows: [batch], pool rows.
+    """
+    if not is_plain_step(result) or result.draft_state_fresh:
+        return False
+    future_map.output_tokens_buf[rows] = result.next_token_ids
+    return True
+
+
 def kv_reserve(batch_size: int, speculative_reserve: int) -> int:
     """KV slots to reserve for each request of the coming decode step, beyond its committed length."""
     return GATE.kv_reserve(batch_size, speculative_reserve)

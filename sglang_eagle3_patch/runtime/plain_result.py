@@ -13,3 +13,5 @@ class PlainDecodeResult(GenerationBatchResult):  # type: ignore[misc]
     """Runs through the scheduler as a speculative result, and is counted as none (C6)."""
 
     plain_decode: ClassVar[bool] = True
+    # Whether next_draft_input holds draft state worth relaying to the next step, beside the bonus token.
+    draft_state_fresh: bool = False

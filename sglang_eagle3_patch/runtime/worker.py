@@ -7,6 +7,8 @@ import importlib
 import logging
 from typing import Any
 
+import torch
+
 from sglang_eagle3_patch.runtime.draft_sync import DraftSync
 from sglang_eagle3_patch.runtime.freshness import StaleRows
 from sglang_eagle3_patch.runtime.gate import GATE, BatchGate, Mode
@@ -32,6 +34,7 @@ class GatedWorkerMixin:
         self.draft_sync: DraftSync | None = None
         self.stale_rows: StaleRows | None = None
         self.last_step_plain: bool = False
+        self.one_accepted: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
         self.stale_rows = StaleRows()
         self.generation.after_init(self)
@@ -93,13 +96,6 @@ class GatedWorkerMixin:
     # -- what the scheduler asks about the latest step ---------------------------------------------------------------
 
     @property
-    def last_shared_read_runner(self) -> Any:
-        """The runner whose event says that the step has read the shared buffers: after a plain step, the target's."""
-        if self.last_step_plain:
-            return self.target_worker.model_runner
-        return super().last_shared_read_runner  # type: ignore[misc]
-
-    @property
     def spec_v2_attn_backends(self) -> tuple[Any, ...]:
         """Every attention backend that a step may use; the scheduler asks each what it needs on the CPU."""
         backends: tuple[Any, ...] = super().spec_v2_attn_backends  # type: ignore[misc]
@@ -122,5 +118,21 @@ def gated_worker(upstream: type, generation: str) -> type:
         upstream: ``EAGLEWorkerV2`` of the running tree.
         generation: module name in ``generations``, as the tree's patch series gives it.
     """
-    module = importlib.import_module(f"sglang_eagle3_patch.runtime.generations.{generation}")
-    return type("GatedEAGLEWorkerV2", (GatedWorkerMixin, upstream), {"generation": module.GENERATION})
+    room = importlib.import_module(f"sglang_eagle3_patch.runtime.generations.{generation}").GENERATION
+    members: dict[str, Any] = {"generation": room}
+    if room.shared_read_runner is not None:
+        members[room.shared_read_runner] = _shared_read_runner(getattr(upstream, room.shared_read_runner))
+    return type("GatedEAGLEWorkerV2", (GatedWorkerMixin, upstream), members)
+
+
+def _shared_read_runner(upstream: property) -> property:
+    """The runner whose event tells the scheduler that a step has read the shared buffers.
+
+    After a speculative step that is the draft's; after a plain step, in which the draft reads none, the target's.
+    Upstream's answer would make the scheduler wait for the whole plain step.
+    """
+
+    def runner(worker: Any) -> Any:
+        return worker.target_worker.model_runner if worker.last_step_plain else upstream.fget(worker)  # type: ignore[misc]
+
+    return property(runner)

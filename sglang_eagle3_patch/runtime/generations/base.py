@@ -20,6 +20,9 @@ class Generation:
     """How this generation of SGLang is spoken to."""
 
     decode_runner_attribute = "decode_cuda_graph_runner"
+    # The worker's property and the runner's attribute by which the scheduler learns that shared buffers were read.
+    shared_read_runner: str | None = "last_shared_read_runner"
+    shared_read_done = "shared_read_done_event"
 
     # -- start-up ----------------------------------------------------------------------------------------------------
 
@@ -121,6 +124,10 @@ class Generation:
         slots = slots.to(torch.int64)
         new_seq_lens = seq_lens + 1
 
+        if self.shared_read_runner is not None:
+            # A verify may have left its event here, and an eager step publishes none of its own.
+            setattr(target.model_runner, self.shared_read_done, None)
+
         step = self.shifted(batch, new_seq_lens, 1)
         step.input_ids = self.bonus_tokens(draft_input).to(torch.int64)
         step.out_cache_loc = slots
@@ -136,7 +143,7 @@ class Generation:
         self.shape_logprobs(batch, logits)
 
         next_input = self.next_draft_input(draft_input, next_tokens, new_seq_lens)
-        positions = new_seq_lens.to(torch.int64) - 1
+        positions = forward_batch.positions
         sync = worker.draft_sync
         if sync.keeps_state_fresh:
             sync.extend_draft(batch, next_input, seq_lens, 0, next_tokens, logits.hidden_states)
@@ -144,7 +151,7 @@ class Generation:
             sync.after_plain_step(batch, rows, next_tokens, positions, slots, logits.hidden_states)
         if not batch.return_hidden_states:
             logits.hidden_states = None
-        return self.plain_result(target_result, next_tokens, next_input, new_seq_lens, forward_batch)
+        return self.plain_result(worker, target_result, next_tokens, next_input, new_seq_lens, forward_batch)
 
     def shifted(self, batch: Any, seq_lens: torch.Tensor, shift: int) -> Any:
         """A shallow copy of the batch whose lengths are ``seq_lens``, ``shift`` away from the batch's own."""
@@ -180,12 +187,22 @@ class Generation:
     def next_draft_input(self, draft_input: Any, next_tokens: torch.Tensor, new_seq_lens: torch.Tensor) -> Any:
         """The next step's draft input. Its draft state is the old one, stale: a resume replaces it before use."""
         following = copy.copy(draft_input)
-        following.bonus_tokens = next_tokens.to(torch.int32)
+        following.bonus_tokens = next_tokens
         following.future_indices = None
         return following
 
+    def one_accepted(self, worker: Any, tokens: torch.Tensor) -> torch.Tensor:
+        """[batch] int32 of ones: every request accepted its one token. Made once, read only."""
+        size = tokens.shape[0]
+        if worker.one_accepted is None or worker.one_accepted.shape[0] < size:
+            rows = max(size, worker.req_to_token_pool.req_to_token.shape[0])
+            worker.one_accepted = torch.ones(rows, dtype=torch.int32, device=tokens.device)
+        ones: torch.Tensor = worker.one_accepted[:size]
+        return ones
+
     def plain_result(
         self,
+        worker: Any,
         target_result: Any,
         next_tokens: torch.Tensor,
         next_input: Any,
@@ -201,8 +218,9 @@ class Generation:
             can_run_cuda_graph=target_result.can_run_cuda_graph,
             speculative_num_draft_tokens=1,
             next_draft_input=next_input,
-            accept_lens=torch.ones_like(next_tokens, dtype=torch.int32),
+            accept_lens=self.one_accepted(worker, next_tokens),
             new_seq_lens=new_seq_lens,
+            draft_state_fresh=worker.draft_sync.keeps_state_fresh,
             routed_experts_output=target_result.routed_experts_output,
             indexer_topk_output=target_result.indexer_topk_output,
             # Its tensors must outlive what the scheduler rebinds while the forward stream still reads them.

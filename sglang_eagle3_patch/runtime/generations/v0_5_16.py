@@ -2,4 +2,12 @@
 
 from sglang_eagle3_patch.runtime.generations.base import Generation
 
-GENERATION = Generation()
+
+class StagedGeneration(Generation):
+    """The event that ends a step's shared reads has an older name."""
+
+    shared_read_runner = "war_fastpath_runner"
+    shared_read_done = "war_fastpath_read_done_event"
+
+
+GENERATION = StagedGeneration()
