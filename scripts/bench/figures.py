@@ -157,9 +157,9 @@ def switches(modes: Sequence[bool]) -> int:
 
 
 def ramp_switches(record: RampRecord) -> int:
-    """Mode switches during the ramp: the gate's own counter where the server has it, else what the probe saw."""
+    """Mode switches during the ramp: the gate's own counter where the gate is on, else what the probe saw."""
     before, after = (state.get("speculative_gate") for state in (record.state_before, record.state_after))
-    if before and after:
+    if before and after and after["threshold"] > 0:
         return int(after["switches"]) - int(before["switches"])
     return switches(speculating([tokens for *_, tokens in record.probe_steps]))
 

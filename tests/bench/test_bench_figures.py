@@ -132,9 +132,12 @@ def test_the_gates_own_counter_beats_what_the_probe_saw():
     steps = [(0.1, 0.1, tokens) for tokens in [2] * 20 + [1] * 20]
     record = RampRecord("a", Mode.GATED, 1.0, [(0.0, 1)], [], steps, {}, {})
     assert ramp_switches(record) == 1
-    record.state_before = {"speculative_gate": {"switches": 3}}
-    record.state_after = {"speculative_gate": {"switches": 7}}
+    record.state_before = {"speculative_gate": {"threshold": 8, "switches": 3}}
+    record.state_after = {"speculative_gate": {"threshold": 8, "switches": 7}}
     assert ramp_switches(record) == 4
+    off = {"speculative_gate": {"threshold": 0, "switches": 0}}  # a patched server in SGLang's own adaptive mode
+    record.state_before = record.state_after = off
+    assert ramp_switches(record) == 1
 
 
 def crossing(
