@@ -40,9 +40,9 @@ def apply_edits(file: str, source: bytes, edits: Sequence[Edit]) -> tuple[bytes,
     """
     module = parse(file, source)
     found, scopes = locate(module, edits)
-    problems = [mismatch for edit in edits if (mismatch := problem(edit, found[edit.id], scopes))]
-    if problems:
-        return source, problems
+    if any(problem(edit, found[edit.id], scopes) for edit in edits):
+        found, scopes = locate(module, edits, everywhere=True)  # for what is near
+        return source, [mismatch for edit in edits if (mismatch := problem(edit, found[edit.id], scopes))]
     writer = _Writer([(edit, found[edit.id]) for edit in edits])
     edited = module.visit(writer).bytes
     try:
@@ -59,15 +59,20 @@ class _Writer(cst.CSTTransformer):
         super().__init__()
         self.edits: dict[int, list[Edit]] = {}
         self.marks: dict[int, list[str]] = {}
+        self.path: set[int] = set()
         for edit, found in edits:
-            match = found.matches[0] if edit.anchor else None
-            self.edits.setdefault(id(match.node if match else found.scopes[0]), []).append(edit)
-            if match and edit.action == "replace_expression":
+            match = found.matches[0] if edit.anchor else found.targets[0]
+            self.path |= match.path
+            self.edits.setdefault(id(match.node), []).append(edit)
+            if edit.action == "replace_expression":
                 self.marks.setdefault(id(match.statement), []).append(edit.id)
         for several in self.edits.values():
             replacing = [edit.id for edit in several if edit.action.startswith("replace")]
             if len(replacing) > 1:
                 raise Refusal(f"edits {', '.join(replacing)} of {several[0].file} replace the same code")
+
+    def on_visit(self, node: cst.CSTNode) -> bool:
+        return id(node) in self.path
 
     def on_leave(  # type: ignore[override]  # one place for every node type
         self, original_node: cst.CSTNode, updated_node: cst.CSTNode

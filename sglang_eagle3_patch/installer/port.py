@@ -76,7 +76,7 @@ def _try_edit(tree: Tree, index: _Index, edit: Edit, originals: Mapping[str, byt
         near = _either(index.namesake(edit.file), index.target(edit), index.anchor(edit))
         return Finding("edit", edit.id, Verdict.GONE, f"no file {edit.file}", near)
     module = parse(edit.file, originals.get(edit.file) or tree.path(edit.file).read_bytes())
-    found, scopes = locate(module, [edit])
+    found, scopes = locate(module, [edit], everywhere=True)
     mismatch = problem(edit, found[edit.id], scopes)
     if mismatch is None:
         return Finding("edit", edit.id, Verdict.HOLDS)
@@ -85,7 +85,7 @@ def _try_edit(tree: Tree, index: _Index, edit: Edit, originals: Mapping[str, byt
         return Finding("edit", edit.id, Verdict.MOVED, f"{mismatch.found}, but the anchor is elsewhere", places)
     if not mismatch.gone:
         return Finding("edit", edit.id, Verdict.CHANGED, f"{edit.place}: {mismatch.found}")
-    target = None if found[edit.id].scopes else index.target(edit)
+    target = None if found[edit.id].targets else index.target(edit)
     near = _either(mismatch.candidate, target, index.anchor(edit))
     return Finding("edit", edit.id, Verdict.GONE, f"{edit.place}: {mismatch.found}", near)
 

@@ -154,7 +154,7 @@ def test_originals_are_read_instead_of_patched_files(tree: Tree) -> None:
 def replaced(tree: Tree, method: Any) -> list[str]:
     """Let a plugin replace `Worker.forward` in the running server, and check."""
     assert tree.on_live() == []
-    sys.modules["sglang.srt.worker"].Worker.forward = method  # type: ignore[attr-defined]
+    sys.modules["sglang.srt.worker"].Worker.forward = method
     return [str(mismatch) for mismatch in live.check(Contract("1", NAMES))]
 
 
