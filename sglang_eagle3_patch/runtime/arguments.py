@@ -88,7 +88,7 @@ def _refusals(args: Any, spec_v2_opt_in: bool) -> list[tuple[bool, str]]:
         ((read("pp_size") or 1) > 1, "can't run with pipeline parallelism: set --pp-size 1, or drop the threshold."),
         (
             read("disaggregation_mode", "null") not in (None, "null"),
-            "can't run on a prefill or decode server of a disaggregated pair: drop --disaggregation-mode, or the threshold.",
+            "can't run on one server of a disaggregated pair: drop --disaggregation-mode, or the threshold.",
         ),
         (bool(read("enable_pdmux")), "can't run with --enable-pdmux: drop one of the two."),
         (bool(read("enable_two_batch_overlap")), "can't run with --enable-two-batch-overlap: drop one of the two."),

@@ -23,6 +23,9 @@ def why_not_exact(draft_runner: Any) -> str | None:
     inner = model.model
     if len(inner.layers) != 1:
         return f"the draft has {len(inner.layers)} layers, and a later layer's keys need the one before"
+    pool = type(draft_runner.token_to_kv_pool).__name__
+    if pool != "MHATokenToKVPool":
+        return f"the draft's KV pool is a {pool}, whose slots are not plain rows"
     if getattr(inner, "is_mrope_enabled", False):
         return "the draft uses multimodal RoPE positions"
     if getattr(inner.layers[0].self_attn.qkv_proj, "weight", None) is None:
@@ -75,6 +78,8 @@ class DraftKV:
     def _project(self, hidden: torch.Tensor) -> torch.Tensor:
         """What the draft makes of the target's aux hidden states before its layer: optional norms, then ``fc``."""
         model = self._model
+        if hidden.shape[-1] == self._layer.self_attn.hidden_size:
+            return hidden
         if getattr(model, "input_norm", None) is not None:
             hidden = model.input_norm(hidden)
         if getattr(model, "fc_norm", None) is not None:

@@ -134,6 +134,7 @@ class DraftSync:
 
         Recomputing a fresh row is harmless: the same position, token and hidden state give the same K, V and state.
         """
+        assert self._last_hidden is not None, "a stale row was never remembered"
         hidden = self._last_hidden[batch.req_pool_indices.to(torch.int64)]
         draft_input = batch.spec_info
         tokens = self._generation.bonus_tokens(draft_input).to(torch.int64)

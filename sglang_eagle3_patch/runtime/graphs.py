@@ -42,7 +42,7 @@ def plain_runner_class(upstream: type, hidden_full: Any, floor: int) -> type:
         floor: the threshold; a bucket of this size or smaller can't be reached.
     """
 
-    class PlainDecodeGraphRunner(upstream):  # type: ignore[misc, valid-type]
+    class PlainDecodeGraphRunner(upstream):  # type: ignore[misc]
         """Upstream's runner with three of its settings pinned, whatever its constructor assigns to them."""
 
         return_hidden_states_mode = property(lambda self: hidden_full, lambda self, value: None)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from sglang_eagle3_patch.runtime.draft_sync import DraftSync
-from sglang_eagle3_patch.runtime.freshness import StaleRows
 from sglang_eagle3_patch.runtime.gate import GATE, BatchGate, Mode
 from sglang_eagle3_patch.runtime.generations.base import Generation
 from sglang_eagle3_patch.runtime.graphs import PlainGraphs
@@ -26,17 +25,22 @@ class GatedWorkerMixin:
     """
 
     generation: Generation
+    # What upstream's half brings.
+    if TYPE_CHECKING:
+        target_worker: Any
+        req_to_token_pool: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         # Before anything that can raise (C1): a half-built worker still reads as one.
         self.gate: BatchGate = GATE
         self.plain_graphs: PlainGraphs | None = None
         self.draft_sync: DraftSync | None = None
-        self.stale_rows: StaleRows | None = None
+        # Pool rows whose draft state is older than their last token: a plain step makes its rows stale, a prefill or
+        # a resume makes them fresh. On the CPU, so that a speculative step knows without a sync if it must resume.
+        self.stale_rows: set[int] = set()
         self.last_step_plain: bool = False
         self.one_accepted: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
-        self.stale_rows = StaleRows()
         self.generation.after_init(self)
 
     # -- start-up --------------------------------------------------------------------------------------------------
@@ -47,7 +51,17 @@ class GatedWorkerMixin:
         self.build_plain_path()
 
     def build_plain_path(self) -> None:
-        """Build what a plain step needs. Any failure here ends the server with its own error (C2)."""
+        """Build what a plain step needs. Any failure here ends the server with its own error (C2).
+
+        Raises:
+            ValueError: the target keeps state beside its KV cache, which a plain step would not roll forward.
+        """
+        pool = type(self.req_to_token_pool).__name__
+        if pool != "ReqToTokenPool":
+            raise ValueError(
+                f"EAGLE-3 batch gate: this target keeps its requests in a {pool} (a hybrid or unified memory model), "
+                "which plain steps can't serve: start with --speculative-disable-batch-threshold 0."
+            )
         generation = self.generation
         self.draft_sync = DraftSync.build(self, generation)
         self.gate.plain_step_writes_window = self.draft_sync.writes_window
@@ -62,6 +76,7 @@ class GatedWorkerMixin:
             batch: the scheduler's batch; ``seq_lens`` [batch] is the length before this step.
         """
         generation, sync, stale = self.generation, self.draft_sync, self.stale_rows
+        assert sync is not None, "a step ran before the plain path was built"
         rows = generation.pool_rows(batch)
         self.last_step_plain = False
 
@@ -70,7 +85,7 @@ class GatedWorkerMixin:
             result = super().forward_batch_generation(batch, *args, **kwargs)  # type: ignore[misc]
             if not batch.forward_mode.is_idle():
                 sync.remember_prefill(batch, result)
-                stale.clear(rows)
+                stale.difference_update(rows)
             return result
 
         if not rows or batch.forward_mode.is_idle() or batch.spec_info is None:
@@ -81,15 +96,15 @@ class GatedWorkerMixin:
             self.last_step_plain = True
             result = generation.plain_step(self, batch, rows, *args, **kwargs)
             if sync.keeps_state_fresh:
-                stale.clear(rows)
+                stale.difference_update(rows)
             else:
-                stale.mark(rows)
+                stale.update(rows)
             return result
 
         sync.flush()
-        if stale.any_of(rows):
+        if not stale.isdisjoint(rows):
             sync.resume(batch)
-            stale.clear(rows)
+            stale.difference_update(rows)
             self.gate.resumes += 1
         return super().forward_batch_generation(batch, *args, **kwargs)  # type: ignore[misc]
 

@@ -45,16 +45,17 @@ class Generation:
         workspace = model_runner.init_new_workspace
         algorithm = model_runner.spec_algorithm
         try:
-            backend = model_runner._get_attention_backend(init_new_workspace=True)
-            # The runner asks its model runner whether it captures for verify: while it captures, there is no speculation.
+            # Own graph buffers, shared scratch space: a step runs verify or plain, never both.
+            backend = model_runner._get_attention_backend()
+            # The runner asks its model runner if it captures for verify: while it captures, there is no speculation.
             model_runner.spec_algorithm = type(algorithm).NONE
             runner = plain_runner_class(type(verify_runner), self.hidden_full(), threshold)(
                 model_runner, attn_backend=backend
             )
         except Exception as error:
             raise RuntimeError(
-                f"EAGLE-3 batch gate: capturing the plain decode graphs failed ({error}): lower --mem-fraction-static or "
-                "--cuda-graph-max-bs, or start with --speculative-disable-batch-threshold 0."
+                f"EAGLE-3 batch gate: capturing the plain decode graphs failed ({error}): lower --mem-fraction-static "
+                "or --cuda-graph-max-bs, or start with --speculative-disable-batch-threshold 0."
             ) from error
         finally:
             model_runner.spec_algorithm = algorithm
@@ -69,7 +70,8 @@ class Generation:
 
     def free_memory(self) -> int:
         """Free device memory in bytes."""
-        return torch.cuda.mem_get_info()[0]
+        free: int = torch.cuda.mem_get_info()[0]
+        return free
 
     def hidden_full(self) -> Any:
         """The mode that captures the hidden states of every token."""
@@ -286,5 +288,3 @@ class Generation:
             # Upstream plans this extend beside the verify that made its inputs; ours were made just now.
             plan_stream.wait_stream(torch.get_device_module(lengths.device).current_stream())
         worker.draft_worker._draft_extend_for_decode(step, accepted)
-
-
