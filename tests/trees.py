@@ -16,12 +16,15 @@ TREES_VARIABLE = "SGLANG_EAGLE3_TREES"
 
 
 def unpacked(release: str) -> Path:
-    """Return a folder that holds that release's `sglang` and its dist-info. It is shared: never write there."""
+    """Return a folder that holds that release's `sglang` and its dist-info. It is shared: never write there.
+
+    The folders are those of scripts/make_env.sh.
+    """
     given = os.environ.get(TREES_VARIABLE)
     if given and (Path(given) / release / "sglang").is_dir():
         return Path(given) / release
-    folder = CACHE / "trees" / release
-    if not folder.is_dir():
+    folder = CACHE / "sglang" / release
+    if not (folder / "sglang").is_dir():
         wheels = CACHE / "wheels"
         pattern = f"sglang-{release}-*.whl"
         if not any(wheels.glob(pattern)):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import inspect
 import textwrap
-from functools import cache
 from typing import Any
 
 from sglang_eagle3_patch.contract.compare import Mismatch, compare
@@ -75,6 +75,8 @@ def _check_function(name: Name, found: Any, expected: str) -> Mismatch | None:
         found = found.__func__
     elif isinstance(found, property):
         found = found.fget
+    elif isinstance(found, functools.cached_property):
+        found = found.func
     if not callable(found):
         return Mismatch(name.symbol, expected, f"a {type(found).__name__} of that name")
     try:
@@ -95,13 +97,17 @@ def _check_function(name: Name, found: Any, expected: str) -> Mismatch | None:
 def _signature(function: Any) -> inspect.Signature:
     """Look through wrappers that hand everything on (`torch.no_grad`), never through one with parameters of its own."""
     while True:
-        signature = inspect.signature(function, follow_wrapped=False)
-        kinds = [parameter.kind for parameter in signature.parameters.values()]
-        if kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
-            return signature
-        if not hasattr(function, "__wrapped__"):
-            return signature
-        function = function.__wrapped__
+        wrapped = getattr(function, "__wrapped__", None)
+        try:
+            signature = inspect.signature(function, follow_wrapped=False)
+        except ValueError:  # `functools.cache` has none of its own
+            if wrapped is None:
+                raise
+        else:
+            kinds = [parameter.kind for name, parameter in signature.parameters.items() if name not in ("self", "cls")]
+            if wrapped is None or kinds != [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+                return signature
+        function = wrapped
 
 
 def _written(signature: inspect.Signature) -> tuple[tuple[str, ...], dict[str, Any]]:
@@ -134,7 +140,7 @@ def _same_value(text: str, value: Any) -> bool:
     return type(literal) is type(value) and bool(literal == value)
 
 
-@cache
+@functools.cache
 def _attributes(owner: type) -> frozenset[str]:
     """What the class and its bases assign, by their source: instances are not built yet."""
     found: set[str] = set()

@@ -160,8 +160,14 @@ def _parse(source: bytes) -> ast.Module | None:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of one scope, those nested in if/try/with/for/while included, defs not entered."""
+    """Yield the statements of one scope, those nested in if/try/with/for/while included, defs not entered.
+
+    What is there for type checkers only is not there when a server runs.
+    """
     for statement in body:
+        if isinstance(statement, ast.If) and ast.unparse(statement.test).endswith("TYPE_CHECKING"):
+            yield from _statements(statement.orelse)
+            continue
         yield statement
         if not isinstance(statement, FunctionNode | ast.ClassDef):
             for block in ("body", "orelse", "finalbody"):

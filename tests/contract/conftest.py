@@ -21,12 +21,20 @@ import functools
 import sys
 from dataclasses import dataclass
 from os import path as renamed
+from typing import TYPE_CHECKING
 
 
 def handing_on(function):
     @functools.wraps(function)
     def inner(*args, **kwargs):
         return function(*args, **kwargs)
+    return inner
+
+
+def handing_on_with_self(function):
+    @functools.wraps(function)
+    def inner(self, *args, **kwargs):
+        return function(self, *args, **kwargs)
     return inner
 
 
@@ -51,6 +59,7 @@ class Worker(Base):
         self.options, self.depth = options, depth
 
     if sys.maxsize > 1:
+        @handing_on_with_self
         def forward(self, batch, on_publish=None):
             self.late: int = 2
 
@@ -63,6 +72,10 @@ class Worker(Base):
     def backends(self):
         return ()
 
+    @functools.cached_property
+    def slow(self):
+        return 1
+
     @staticmethod
     def build(size=-1):
         return size
@@ -70,6 +83,15 @@ class Worker(Base):
     @classmethod
     def of(cls, size):
         return cls(size)
+
+
+@functools.lru_cache
+def cached(size):
+    return size
+
+
+if TYPE_CHECKING:
+    from nowhere import Typed
 
 
 try:
@@ -102,6 +124,9 @@ NAMES = (
     name("Worker.shared", "attribute"),
     name("Options.size", "attribute"),
     name("Options.names", "attribute"),
+    name("Worker.slow", "attribute"),
+    name("Worker.slow", "function", "override", "self"),
+    name("cached", "function", "call", "size"),
     name("helper", "function", "call", "a", "b='x'"),
 )
 

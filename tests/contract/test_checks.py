@@ -135,6 +135,12 @@ def test_gone(tree: Tree, check: Callable[..., list[Mismatch]], symbol: str) -> 
     assert mismatch.symbol == symbol
 
 
+@BOTH
+def test_a_name_for_type_checkers_is_not_there(tree: Tree, check: Callable[..., list[Mismatch]]) -> None:
+    (mismatch,) = check(tree, name("Typed", "name"))
+    assert mismatch.gone
+
+
 def test_the_nearest_module_is_named(tree: Tree) -> None:
     gone = type(NAMES[0])("sglang.srt.old.worker:Worker", "class", "read", "a test")
     assert tree.on_source(gone)[0].candidate == "sglang.srt.worker"
