@@ -16,9 +16,10 @@ from sglang_eagle3_patch.installer import transaction
 from sglang_eagle3_patch.installer.diff import unified
 from sglang_eagle3_patch.installer.doctor import examine
 from sglang_eagle3_patch.installer.environment import import_warnings
+from sglang_eagle3_patch.installer.new_contract import contract_for
 from sglang_eagle3_patch.installer.output import speaking
 from sglang_eagle3_patch.installer.plan import Plan, make_plan
-from sglang_eagle3_patch.installer.port import Verdict, contract_for, series_for
+from sglang_eagle3_patch.installer.port import Verdict, series_for
 from sglang_eagle3_patch.installer.port import port as try_port
 from sglang_eagle3_patch.installer.tree import Tree, open_tree, read_release
 

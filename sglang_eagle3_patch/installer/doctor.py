@@ -56,11 +56,11 @@ def examine(given: Path | None, log: Path | None) -> dict[str, Any]:
 
 
 def attributes_of_ours() -> dict[str, list[str]]:
-    """Return, by class of the runtime, the attributes that an instance has however early its construction ends."""
+    """Return, by class of the runtime, the attributes that it defines."""
     owners: dict[str, list[str]] = {}
     for file in sorted(RUNTIME.rglob("*.py")):
         for facts in facts_of(file):
-            owners[f"{file.stem}.{facts.name}"] = sorted(set(facts.first) | facts.on_class)
+            owners[f"{file.stem}.{facts.name}"] = sorted({*facts.on_class, *facts.first, *facts.late})
     return owners
 
 
@@ -145,20 +145,21 @@ def _imports(tree: Tree, findings: list[str]) -> dict[str, Any]:
     }
 
 
-def _files(tree: Tree, findings: list[str]) -> list[dict[str, Any]]:
+def _files(tree: Tree, findings: list[str]) -> dict[str, str]:
+    """Say of each patched file whether it is ours, and how its compiled form stands."""
     _, manifest = records.read(tree)
     if manifest is None:
-        return []
+        return {}
     findings += import_warnings(tree, [entry.file for entry in manifest.entries])
     found = manifest.found(tree)
-    rows = []
+    rows: dict[str, str] = {}
     for entry in manifest.entries:
         path = tree.package / entry.file
         state = {entry.after: "patched", entry.before: "original"}.get(found[entry.file], "edited")
         for shadow in path.parent.glob(f"{path.stem}.*.so"):
             findings.append(f"Python imports {shadow} instead of {path}: delete it")
-        compiled = {str(file): kind for file, kind in bytecode(path) if kind is not Bytecode.FRESH}
-        rows.append({"file": entry.file, "path": str(path), "state": state, "bytecode": compiled})
+        compiled = [f"{file.name} is {kind}" for file, kind in bytecode(path) if kind is not Bytecode.FRESH]
+        rows[str(path)] = "; ".join([state, *compiled])
     return rows
 
 

@@ -13,10 +13,9 @@ from sglang_eagle3_patch.installer.tree import Tree
 class Bytecode(StrEnum):
     """How the compiled form of a source file stands to it."""
 
-    NONE = "none"
     FRESH = "fresh"
-    STALE = "stale, Python will compile again"
-    UNCHECKED = "unchecked, Python runs it whatever the source says"
+    STALE = "stale: Python will compile again"
+    UNCHECKED = "unchecked: Python runs it whatever the source says"
 
 
 def import_warnings(tree: Tree, files: Iterable[str]) -> list[str]:

@@ -58,19 +58,16 @@ class Output:
             self.console.print(f"- {finding}", markup=False, style="yellow" if report["findings"] else "green")
 
     def _print(self, content: object, indent: str) -> None:
-        if isinstance(content, Mapping):
-            for key, value in content.items():
-                if isinstance(value, Mapping) or (isinstance(value, list) and value and isinstance(value[0], Mapping)):
-                    self.say(f"{indent}{key}:")
-                    self._print(value, indent + "  ")
-                else:
-                    text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-                    self.say(f"{indent}{key}: {'-' if text is None or text == '' else text}")
-        elif isinstance(content, list):
-            for item in content:
-                self._print(item, indent)
-        else:
+        if not isinstance(content, Mapping):
             self.say(f"{indent}{content}")
+            return
+        for key, value in content.items():
+            if isinstance(value, Mapping):
+                self.say(f"{indent}{key}:")
+                self._print(value, indent + "  ")
+            else:
+                text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+                self.say(f"{indent}{key}: {'-' if text is None or text == '' else text}")
 
     def result(self, **document: Any) -> None:
         """Print the JSON document."""
