@@ -15,22 +15,24 @@ if TYPE_CHECKING:
     from sglang_eagle3_patch.runtime.generations.base import Generation
 
 
-def why_not_exact(draft_runner: Any) -> str | None:
+def why_not_exact(draft_runner: Any, generation: Generation) -> str | None:
     """Why the K/V-only write would not equal a draft extend for this draft, or None where it does."""
     model = draft_runner.model
     if type(model).__name__ != "LlamaForCausalLMEagle3":
         return f"the draft is a {type(model).__name__}, not a LlamaForCausalLMEagle3"
     inner = model.model
-    if len(inner.layers) != 1:
-        return f"the draft has {len(inner.layers)} layers, and a later layer's keys need the one before"
+    layers = generation.draft_layers(inner)
+    if len(layers) != 1:
+        return f"the draft has {len(layers)} layers, and a later layer's keys need the one before"
     pool = type(draft_runner.token_to_kv_pool).__name__
     if pool != "MHATokenToKVPool":
         return f"the draft's KV pool is a {pool}, whose slots are not plain rows"
     if getattr(inner, "is_mrope_enabled", False):
         return "the draft uses multimodal RoPE positions"
-    if getattr(inner.layers[0].self_attn.qkv_proj, "weight", None) is None:
+    projection = layers[0].self_attn.qkv_proj
+    if getattr(projection, "weight", None) is None:
         return "the draft's qkv_proj is quantized, so its K and V rows can't be taken alone"
-    method = getattr(inner.layers[0].self_attn.qkv_proj, "quant_method", None)
+    method = getattr(projection, "quant_method", None)
     if method is not None and type(method).__name__ != "UnquantizedLinearMethod":
         return f"the draft's qkv_proj is quantized ({type(method).__name__}), so its K and V rows can't be taken alone"
     return None
@@ -41,7 +43,7 @@ class DraftKV:
 
     def __init__(self, draft_runner: Any, generation: Generation) -> None:
         self._model = draft_runner.model.model
-        self._layer = self._model.layers[0]
+        self._layer = generation.draft_layers(self._model)[0]
         self._runner = draft_runner
         self._generation = generation
 

@@ -56,7 +56,11 @@ class DraftSync:
                 "acceptance when speculation resumes."
             )
             return cls(worker, generation, None, full=False)
-        reason = why_not_exact(runner) if choice in ("auto", "kv") else "--speculative-fallback-draft-sync is full"
+        reason = (
+            why_not_exact(runner, generation)
+            if choice in ("auto", "kv")
+            else "--speculative-fallback-draft-sync is full"
+        )
         if reason is not None:
             logger.warning("EAGLE-3 batch gate: plain steps run a full draft extend, because %s.", reason)
             return cls(worker, generation, None, full=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,20 +33,17 @@ class PlainGraphs:
             model_runner.attn_backend = verify[1]
 
 
-def plain_runner_class(upstream: type, hidden_full: Any, floor: int) -> type:
+def plain_runner_class(upstream: type, settings: Mapping[str, Any], floor: int) -> type:
     """A decode graph runner that captures hidden states, and only batch sizes that a plain step can have.
 
     Args:
         upstream: SGLang's decode graph runner class.
-        hidden_full: ``CaptureHiddenMode.FULL``.
+        settings: attributes that keep their value whatever its constructor assigns to them.
         floor: the threshold; a bucket of this size or smaller can't be reached.
     """
 
     class PlainDecodeGraphRunner(upstream):  # type: ignore[misc]
-        """Upstream's runner with three of its settings pinned, whatever its constructor assigns to them."""
-
-        return_hidden_states_mode = property(lambda self: hidden_full, lambda self, value: None)
-        enable_return_hidden_states = property(lambda self: True, lambda self, value: None)
+        """Upstream's runner with the settings pinned."""
 
         @property
         def capture_bs(self) -> list[int]:
@@ -56,4 +53,10 @@ def plain_runner_class(upstream: type, hidden_full: Any, floor: int) -> type:
         def capture_bs(self, buckets: list[int]) -> None:
             self._buckets = [size for size in buckets if size > floor]
 
+    for name, value in settings.items():
+        setattr(PlainDecodeGraphRunner, name, _pinned(value))
     return PlainDecodeGraphRunner
+
+
+def _pinned(value: Any) -> property:
+    return property(lambda self: value, lambda self, assigned: None)

@@ -81,6 +81,20 @@ def relay_bonus_token(future_map: Any, rows: Any, result: Any) -> bool:
     return True
 
 
+def relay_verified_id(future_map: Any, slots: slice, result: Any) -> bool:
+    """As ``relay_bonus_token``, for a relay that is a circular buffer and carries the lengths too (up to 0.5.10).
+
+    Args:
+        future_map: the scheduler's relay of values between steps.
+        slots: where the step's values go in its buffers, [batch].
+    """
+    if not is_plain_step(result) or result.draft_state_fresh:
+        return False
+    future_map.verified_id_buf[slots] = result.next_token_ids
+    future_map.new_seq_lens_buf[slots] = result.next_draft_input.new_seq_lens
+    return True
+
+
 def kv_reserve(batch_size: int, speculative_reserve: int) -> int:
     """KV slots to reserve for each request of the coming decode step, beyond its committed length."""
     return GATE.kv_reserve(batch_size, speculative_reserve)

@@ -23,6 +23,8 @@ class Generation:
     # The worker's property and the runner's attribute by which the scheduler learns that shared buffers were read.
     shared_read_runner: str | None = "last_shared_read_runner"
     shared_read_done = "shared_read_done_event"
+    # Where the scheduler only waits for the lengths, it may have them before the target runs.
+    publishes_before_decode = False
 
     # -- start-up ----------------------------------------------------------------------------------------------------
 
@@ -49,9 +51,8 @@ class Generation:
             backend = model_runner._get_attention_backend()
             # The runner asks its model runner if it captures for verify: while it captures, there is no speculation.
             model_runner.spec_algorithm = type(algorithm).NONE
-            runner = plain_runner_class(type(verify_runner), self.hidden_full(), threshold)(
-                model_runner, attn_backend=backend
-            )
+            runner_class = plain_runner_class(type(verify_runner), self.plain_runner_settings(), threshold)
+            runner = self.plain_runner(runner_class, model_runner, backend)
         except Exception as error:
             raise RuntimeError(
                 f"EAGLE-3 batch gate: capturing the plain decode graphs failed ({error}): lower --mem-fraction-static "
@@ -67,6 +68,14 @@ class Generation:
             (free - self.free_memory()) / 2**30,
         )
         return PlainGraphs(runner, backend, self.decode_runner_attribute)
+
+    def plain_runner_settings(self) -> dict[str, Any]:
+        """Attributes of a decode graph runner that make it capture hidden states."""
+        return {"return_hidden_states_mode": self.hidden_full(), "enable_return_hidden_states": True}
+
+    def plain_runner(self, runner_class: type, model_runner: Any, backend: Any) -> Any:
+        """Build the plain decode graph runner over its own attention backend; this captures the graphs."""
+        return runner_class(model_runner, attn_backend=backend)
 
     def free_memory(self) -> int:
         """Free device memory in bytes."""
@@ -100,6 +109,10 @@ class Generation:
         lengths: list[int] = batch.extend_lens
         return lengths
 
+    def returns_hidden_states(self, batch: Any) -> bool:
+        """Whether some request asked for the target's hidden states."""
+        return bool(batch.return_hidden_states)
+
     # -- a plain step ------------------------------------------------------------------------------------------------
 
     def plain_step(
@@ -125,6 +138,8 @@ class Generation:
         slots = worker.req_to_token_pool.req_to_token[batch.req_pool_indices.to(torch.int64), seq_lens.to(torch.int64)]
         slots = slots.to(torch.int64)
         new_seq_lens = seq_lens + 1
+        if on_publish is not None and self.publishes_before_decode:
+            on_publish(new_seq_lens)
 
         if self.shared_read_runner is not None:
             # A verify may have left its event here, and an eager step publishes none of its own.
@@ -135,7 +150,7 @@ class Generation:
         step.out_cache_loc = slots
         step.spec_info = None
         forward_batch, target_result = self.decode(worker, step)
-        if on_publish is not None:
+        if on_publish is not None and not self.publishes_before_decode:
             on_publish(new_seq_lens)
 
         if grammar_barrier is not None and batch.has_grammar:
@@ -151,7 +166,7 @@ class Generation:
             sync.extend_draft(batch, next_input, seq_lens, 0, next_tokens, logits.hidden_states)
         else:
             sync.after_plain_step(batch, rows, next_tokens, positions, slots, logits.hidden_states)
-        if not batch.return_hidden_states:
+        if not self.returns_hidden_states(batch):
             logits.hidden_states = None
         return self.plain_result(worker, target_result, next_tokens, next_input, new_seq_lens, forward_batch)
 
@@ -166,20 +181,24 @@ class Generation:
 
     def decode(self, worker: Any, step: Any) -> tuple[Any, Any]:
         """Run the target over ``step`` in DECODE mode, with its own graphs where there are some; no sampling."""
-        from sglang.srt.model_executor.forward_batch_info import ForwardBatch, ForwardMode
+        from sglang.srt.model_executor.forward_batch_info import ForwardMode
 
         step.forward_mode = ForwardMode.DECODE
         runner = worker.target_worker.model_runner
         graphs = worker.plain_graphs
         with contextlib.nullcontext() if graphs is None else graphs.installed(runner):
-            forward_batch = ForwardBatch.init_new(
-                step, runner, capture_hidden_mode=self.hidden_full(), return_hidden_states_before_norm=False
-            )
+            forward_batch = self.forward_batch(step, runner)
             # "Verify" here only means that the worker leaves sampling to its caller.
-            result = worker.target_worker.forward_batch_generation(
-                batch=None, forward_batch=forward_batch, is_verify=True
-            )
+            result = worker.target_worker.forward_batch_generation(None, forward_batch=forward_batch, is_verify=True)
         return forward_batch, result
+
+    def forward_batch(self, step: Any, runner: Any) -> Any:
+        """The target's forward batch for ``step``, hidden states of every token included."""
+        from sglang.srt.model_executor.forward_batch_info import ForwardBatch
+
+        return ForwardBatch.init_new(
+            step, runner, capture_hidden_mode=self.hidden_full(), return_hidden_states_before_norm=False
+        )
 
     def shape_logprobs(self, batch: Any, logits: Any) -> None:
         """Give log probabilities the row layout of a speculative step: [batch, 1] instead of [batch]."""
@@ -243,6 +262,10 @@ class Generation:
             speculative_moe_a2a_backend_context(),
         ):
             yield
+
+    def draft_layers(self, model: Any) -> list[Any]:
+        """The decoder layers of an EAGLE-3 draft's inner model."""
+        return list(model.layers)
 
     def set_kv(self, pool: Any, radix: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
         """Write K and V [rows, heads, head_dim] of the draft's layer into ``slots`` [rows]."""
