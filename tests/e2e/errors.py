@@ -22,9 +22,10 @@ class EngineDied(RuntimeError):
 
 
 def original_error(log: str, status: int | None, timeout_s: float) -> str:
-    """The first exception in the log, as Python prints it; what follows it is only the fall-out."""
+    """The scheduler's exception, or else the first in the log, as Python prints it; what follows is the fall-out."""
     lines = log.splitlines()
-    for start, line in enumerate(lines):
+    crash = next((i for i, line in enumerate(lines) if "Scheduler hit an exception" in line), 0)
+    for start, line in enumerate(lines[crash:], crash):
         if "Traceback (most recent call last):" not in line:
             continue
         for end in range(start + 1, len(lines)):

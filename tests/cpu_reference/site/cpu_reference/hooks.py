@@ -32,7 +32,8 @@ def keep_intel_amx(overrides: Any) -> None:
 
 def keep_overlap_schedule(speculative_hook: Any) -> None:
     """SGLang turns the overlap scheduler off on CPU as soon as speculation is on. Here it is what we want to run."""
-    speculative_hook._disable_overlap_schedule_for_cpu.__code__ = (lambda server_args: None).__code__
+    if hasattr(speculative_hook, "_disable_overlap_schedule_for_cpu"):  # from 0.5.16
+        speculative_hook._disable_overlap_schedule_for_cpu.__code__ = (lambda server_args: None).__code__
 
 
 def tree_kernels(module: Any) -> None:
@@ -48,6 +49,11 @@ def tree_kernels(module: Any) -> None:
     module.top_k_renorm_prob = sampling.top_k_renorm_prob
     module.top_p_renorm_prob = sampling.top_p_renorm_prob
     module.tree_speculative_sampling_target_only = sampling.tree_speculative_sampling_target_only
+
+
+def interpreted_slot_kernels(module: Any) -> None:
+    """0.5.13 to 0.5.15: ``cache_locs`` runs its small Triton kernels for GPUs only, and does nothing otherwise."""
+    module._is_cuda = True
 
 
 def _triton_kernel(name: str) -> Hook:
@@ -70,6 +76,7 @@ HOOKS: dict[str, Callable[[Any], None]] = {
     # Up to 0.5.15: attention backend triton
     f"{_TRITON_OPS}.extend_attention": _triton_kernel("extend_attention_fwd"),
     f"{_TRITON_OPS}.decode_attention": _triton_kernel("decode_attention_fwd"),
+    "sglang.srt.speculative.triton_ops.cache_locs": interpreted_slot_kernels,
     # All
     "sglang.srt.speculative.eagle_utils": tree_kernels,
     "sglang.srt.speculative.eagle_info_v2": tree_kernels,
