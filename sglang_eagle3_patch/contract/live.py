@@ -6,13 +6,14 @@ import ast
 import functools
 import importlib
 import inspect
-import textwrap
+import sys
+from pathlib import Path
 from typing import Any
 
 from sglang_eagle3_patch.contract.compare import Mismatch, compare
 from sglang_eagle3_patch.contract.paths import ContractError, candidates
 from sglang_eagle3_patch.contract.schema import Contract, Name, load
-from sglang_eagle3_patch.contract.source import attributes, describe, nearest
+from sglang_eagle3_patch.contract.source import attributes, describe, find, nearest, parse
 
 MISSING = object()
 
@@ -39,7 +40,10 @@ def check(contract: Contract) -> list[Mismatch]:
     Returns:
         What differs, in the contract's order; empty when the contract holds.
     """
-    return [found for name in contract.names if (found := _check(name))]
+    try:
+        return [found for name in contract.names if (found := _check(name))]
+    finally:
+        parse.cache_clear()  # a server would carry the syntax trees for life
 
 
 def _check(name: Name) -> Mismatch | None:
@@ -145,10 +149,10 @@ def _attributes(owner: type) -> frozenset[str]:
     """What the class and its bases assign, by their source: instances are not built yet."""
     found: set[str] = set()
     for base in owner.__mro__[:-1]:
-        try:
-            node = ast.parse(textwrap.dedent(inspect.getsource(base))).body[0]
-        except (OSError, TypeError, SyntaxError):
-            continue
+        # not inspect.getsource: it reads and parses the whole module again for each class
+        file = getattr(sys.modules.get(base.__module__), "__file__", None)
+        module = parse(Path(file).read_bytes()) if file and file.endswith(".py") else None
+        node = find(module, base.__qualname__) if module else None
         if isinstance(node, ast.ClassDef):
             found |= attributes(node)
     return frozenset(found)

@@ -145,14 +145,15 @@ def _module(tree: Path, module: str, originals: Originals) -> ast.Module | None:
     parts = module.split(".")[1:]  # the tree is `sglang` itself
     for relative in ("/".join(parts) + ".py", "/".join([*parts, "__init__.py"])):
         if relative in originals:
-            return _parse(originals[relative])
+            return parse(originals[relative])
         if (tree / relative).is_file():
-            return _parse((tree / relative).read_bytes())
+            return parse((tree / relative).read_bytes())
     return None
 
 
 @lru_cache(maxsize=64)
-def _parse(source: bytes) -> ast.Module | None:
+def parse(source: bytes) -> ast.Module | None:
+    """Parse a file, or return None where it is not Python."""
     try:
         return ast.parse(source)
     except SyntaxError:

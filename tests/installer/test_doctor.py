@@ -81,8 +81,8 @@ def test_bytecode_that_hides_the_patch(served: Toy) -> None:
     served.run("apply")
     report = examined(served)
     assert report["findings"] == [f"{compiled} hides the patched source from Python: delete it"]
-    assert f"; {Path(compiled).name} is unchecked" in report["files"][str(served.package / "srt/worker.py")]
-    assert f"; {Path(fresh).name} is stale" in report["files"][str(served.package / "srt/options.py")]
+    assert f"; {Path(str(compiled)).name} is unchecked" in report["files"][str(served.package / "srt/worker.py")]
+    assert f"; {Path(str(fresh)).name} is stale" in report["files"][str(served.package / "srt/options.py")]
 
 
 def test_a_compiled_module_that_hides_the_patch(served: Toy) -> None:
