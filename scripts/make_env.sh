@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # make_env.sh [RELEASE...]: what the tests and the quick start run in, all of it under .cache/ (no GPU, no root).
 #
-#   .cache/venv                one Python environment, torch for CPU and this project (editable): serves every release
+#   .cache/venv                one Python environment with torch and this project (editable): serves every release
 #   .cache/sglang/RELEASE      SGLang's wheel, unpacked: a site-packages folder with one package in it
 #   .cache/overlay-transformers4   older transformers for the releases that need it (first on PYTHONPATH)
 #
 # Without RELEASE it makes the environment for 0.5.20. A second run takes seconds.
-# PYTHON names the interpreter (3.11 or 3.12). pip's own settings (PIP_INDEX_URL, PIP_EXTRA_INDEX_URL, ...) apply.
+# PYTHON names the interpreter (3.11 or 3.12). pip's own settings apply: with PIP_EXTRA_INDEX_URL at PyTorch's index of
+# CPU builds the environment takes 2.4 GB; with the CUDA build that the default index has, about 8 GB.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -68,11 +69,11 @@ make_venv() {
     python=$(find_python)
     "$python" -c 'import venv, ensurepip' 2>/dev/null ||
       die "$python has no venv module: install it (on Debian and Ubuntu: apt-get install python3-venv), then run this again."
-    say "Python: $("$python" --version); about 2.4 GB go to .cache/venv"
+    say "Python: $("$python" --version); 2.4 GB (a CPU build of torch) to 8 GB (a CUDA build) go to .cache/venv"
     run 'virtual environment' "$python" -m venv "$venv"
   fi
-  # torch first and alone: pip then finds it installed and never looks for a newer one.
-  run 'torch for CPU' "$venv/bin/python" -m pip install -c "$root/scripts/constraints.txt" torch
+  # torch first and alone: pip then finds it installed and never looks for another one.
+  run 'torch' "$venv/bin/python" -m pip install -c "$root/scripts/constraints.txt" torch
   run "SGLang's dependencies" "$venv/bin/python" -m pip install -c "$root/scripts/constraints.txt" "${needs[@]}"
   run 'this project' "$venv/bin/python" -m pip install -c "$root/scripts/constraints.txt" -e "$root[dev,bench]"
   echo "$stamp" >"$venv/.made-from"
