@@ -15,6 +15,7 @@ them. Who owns what, and until when:
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -26,9 +27,36 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("sglang.eagle3_batch_gate")
 
-# Steps whose rows are written together. Reading the draft's weights once a step costs 0.6 % of a step at batch 32 for
-# an 8B target; an eighth of that is lost in the noise, and an eight-step window still flushes in well under a step.
+# Steps whose rows are written together, and rows beyond which waiting gains nothing. Reading the draft's weights every
+# step costs 0.6 % of a step at batch 32 for an 8B target, an eighth of it is lost in the noise; from some hundred rows
+# on the write is bound by arithmetic, which gathering does not save, while the gathered hidden states take memory.
 GATHER_STEPS = 8
+GATHER_ROWS = 1024
+
+
+@dataclass
+class _Window:
+    """Consecutive plain steps of the same requests. No slot is in it twice: every step of a request has its own.
+
+    rows and index: the requests' pool rows, on the CPU and as [batch] int64. hidden: [steps, batch, aux * hidden].
+    """
+
+    rows: list[int]
+    index: torch.Tensor
+    hidden: torch.Tensor
+    next_tokens: list[torch.Tensor] = field(default_factory=list)
+    positions: list[torch.Tensor] = field(default_factory=list)
+    slots: list[torch.Tensor] = field(default_factory=list)
+
+    def add(
+        self, hidden: torch.Tensor, next_tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor
+    ) -> bool:
+        """Take in one step; true when the window is full."""
+        self.hidden[len(self.slots)] = hidden
+        self.next_tokens.append(next_tokens)
+        self.positions.append(positions)
+        self.slots.append(slots)
+        return len(self.slots) == len(self.hidden)
 
 
 class DraftSync:
@@ -39,11 +67,9 @@ class DraftSync:
         self._generation = generation
         self._draft_kv = draft_kv
         self._full = full
-        self._gather_steps = 1 if generation.copies_kv_to_host(worker) else GATHER_STEPS
+        self._gathers = not generation.copies_kv_to_host(worker)
         self._last_hidden: torch.Tensor | None = None
-        self._window: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]] = []
-        self._window_rows: list[int] = []
-        self._window_index: torch.Tensor | None = None
+        self._window: _Window | None = None
 
     @classmethod
     def build(cls, worker: Any, generation: Generation) -> DraftSync:
@@ -97,28 +123,31 @@ class DraftSync:
             slots: [batch] int64, the KV slot of that position.
             hidden: [batch, aux * hidden], the target's aux hidden states there; a graph's buffer, copied here.
         """
-        if rows != self._window_rows:
+        if self._window is not None and self._window.rows != rows:
             self.flush()
-        if not self._window:
-            self._window_rows = rows
+        if self._window is None:
+            steps = max(1, min(GATHER_STEPS, GATHER_ROWS // len(rows))) if self._gathers else 1
             # A copy on the forward stream: the batch's own tensor belongs to the schedule stream.
-            self._window_index = batch.req_pool_indices.to(torch.int64, copy=True)
-        self._window.append((hidden.clone(), next_tokens, positions, slots))
-        if len(self._window) >= self._gather_steps:
+            index = batch.req_pool_indices.to(torch.int64, copy=True)
+            self._window = _Window(rows, index, hidden.new_empty((steps, *hidden.shape)))
+        if self._window.add(hidden, next_tokens, positions, slots):
             self.flush()
 
     def flush(self) -> None:
         """Write the gathered rows. Costs nothing when there are none."""
-        if not self._window:
+        window, self._window = self._window, None
+        if window is None:
             return
-        hidden, next_tokens, positions, slots = zip(*self._window, strict=True)
-        self._remember(self._window_index, hidden[-1])
+        steps = len(window.slots)
+        self._remember(window.index, window.hidden[steps - 1])
         if self._draft_kv is not None:
             with self._generation.draft_context(self._worker):
-                self._draft_kv.write(torch.cat(hidden), torch.cat(next_tokens), torch.cat(positions), torch.cat(slots))
-        self._window = []
-        self._window_rows = []
-        self._window_index = None
+                self._draft_kv.write(
+                    window.hidden[:steps].flatten(0, 1),
+                    torch.cat(window.next_tokens),
+                    torch.cat(window.positions),
+                    torch.cat(window.slots),
+                )
 
     # -- resume ------------------------------------------------------------------------------------------------------
 
