@@ -41,7 +41,7 @@ def test_the_batch_shrinks_to_one_grows_again_and_shrinks_again() -> None:
     engine, replies = run(shrinking_then_growing(8))
     turns = [batch for i, batch in enumerate(engine.batches) if i == 0 or batch != engine.batches[i - 1]]
     assert turns == [8, 7, 6, 5, 4, 3, 2, 1, 8, 7, 6, 5, 4, 3, 2, 1]
-    assert [reply["rid"] for reply in replies] == [f"request-{i}" for i in range(15)]
+    assert [reply["rid"] for reply in replies] == [f"request-{i:04}" for i in range(15)]
 
 
 def test_a_request_waits_for_all_it_names() -> None:
@@ -52,7 +52,7 @@ def test_a_request_waits_for_all_it_names() -> None:
 
 def test_an_abort_ends_a_request_early() -> None:
     engine, replies = run([Request([3], greedy(10**9), abort_after_s=0.01)])
-    assert engine.aborted == {"request-0"}
+    assert engine.aborted == {"request-0000"}
     assert replies[0]["tokens"] < 10**9
 
 

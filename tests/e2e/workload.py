@@ -53,23 +53,25 @@ def greedy(max_new_tokens: int) -> dict[str, Any]:
 
 def prompt(length: int, seed: int, vocab: int = 256) -> list[int]:
     """Random token ids, without the special ones (0 to 2)."""
-    return [random.Random(seed).randrange(3, vocab) for _ in range(length)]
+    chance = random.Random(seed)
+    return [chance.randrange(3, vocab) for _ in range(length)]
 
 
-def shrinking_then_growing(n: int = 8, *, first: int = 16, step: int = 12) -> list[Request]:
+def shrinking_then_growing(
+    n: int = 8, *, first: int = 16, step: int = 12, say: Callable[[int, int], list[int]] = prompt
+) -> list[Request]:
     """A batch that shrinks from ``n`` to 1, grows to ``n`` again and shrinks to 1 once more.
 
     Request i of a wave is ``step`` tokens longer than request i - 1; the last one of the first wave lives on alone
-    until the second wave has joined it and is through.
+    until the second wave has joined it and is through. ``say`` makes a prompt from a length and a seed.
     """
     lengths = [first + step * i for i in range(n - 1)]
     survivor = 4 * lengths[-1]
-    waves = [Request(prompt(5 + 4 * i, seed=i), greedy(length)) for i, length in enumerate(lengths)]
-    waves.append(Request(prompt(9, seed=n), greedy(survivor)))
+    waves = [Request(say(5 + 4 * i, i), greedy(length)) for i, length in enumerate(lengths)]
+    waves.append(Request(say(9, n), greedy(survivor)))
     but_the_survivor = tuple(range(n - 1))
     waves += [
-        Request(prompt(7 + 3 * i, seed=100 + i), greedy(length), after=but_the_survivor)
-        for i, length in enumerate(lengths)
+        Request(say(7 + 3 * i, 100 + i), greedy(length), after=but_the_survivor) for i, length in enumerate(lengths)
     ]
     return waves
 
@@ -82,7 +84,7 @@ async def drive(requests: Sequence[Request], send: Send, abort: Abort) -> list[R
         for earlier in request.after:
             await ended[earlier].wait()
         await asyncio.sleep(request.delay_s)
-        rid = f"request-{index}"
+        rid = f"request-{index:04}"  # of one width: SGLang aborts whoever's id starts with the given one
         reply = asyncio.ensure_future(send(request, rid))
         if request.abort_after_s is not None:
             await asyncio.wait([reply], timeout=request.abort_after_s)
