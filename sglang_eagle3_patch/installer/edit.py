@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import cast
 
 import libcst as cst
@@ -31,7 +32,8 @@ def parse(file: str, source: bytes) -> cst.Module:
     return module
 
 
-def apply_edits(file: str, source: bytes, edits: Sequence[Edit]) -> tuple[bytes, list[Mismatch]]:
+@lru_cache(maxsize=64)  # a run over many releases asks for `diff`, `apply` and `check` of the same files
+def apply_edits(file: str, source: bytes, edits: tuple[Edit, ...]) -> tuple[bytes, tuple[Mismatch, ...]]:
     """Return the edited source, and what stood in the way of an edit (then the source comes back as it is).
 
     Raises:
@@ -42,14 +44,14 @@ def apply_edits(file: str, source: bytes, edits: Sequence[Edit]) -> tuple[bytes,
     found, scopes = locate(module, edits)
     if any(problem(edit, found[edit.id], scopes) for edit in edits):
         found, scopes = locate(module, edits, everywhere=True)  # for what is near
-        return source, [mismatch for edit in edits if (mismatch := problem(edit, found[edit.id], scopes))]
+        return source, tuple(mismatch for edit in edits if (mismatch := problem(edit, found[edit.id], scopes)))
     writer = _Writer([(edit, found[edit.id]) for edit in edits])
     edited = module.visit(writer).bytes
     try:
         compile(edited, file, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         raise Refusal(f"{file} does not compile after the edits {', '.join(e.id for e in edits)}: {error}") from None
-    return edited, []
+    return edited, ()
 
 
 class _Writer(cst.CSTTransformer):

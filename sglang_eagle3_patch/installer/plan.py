@@ -89,7 +89,7 @@ def try_series(tree: Tree, release: str, name: str, originals: Mapping[str, byte
     by_file = sorted(chosen.edits, key=lambda edit: edit.file)
     for file, edits in groupby(by_file, key=lambda edit: edit.file):
         before = originals[file] if file in originals else tree.path(file).read_bytes()
-        after, problems = apply_edits(file, before, list(edits))
+        after, problems = apply_edits(file, before, tuple(edits))
         mismatches += problems
         changes.append(Change(file, before, after))
     return Plan(release, chosen, tuple(changes), tuple(mismatches))

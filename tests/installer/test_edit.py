@@ -59,13 +59,13 @@ def edit(**changes: str) -> Edit:
 def lines_of(*edits: Edit, source: str = SOURCE) -> list[str]:
     """Return the changed lines, `+` and `-` as in a diff without context."""
     after, problems = apply_edits("m.py", source.encode(), edits)
-    assert problems == []
+    assert problems == ()
     diff = difflib.unified_diff(source.splitlines(), after.decode().splitlines(), n=0, lineterm="")
     return [line for line in diff if not line.startswith(("---", "+++", "@@"))]
 
 
 def problem_of(one: Edit, source: str = SOURCE) -> str:
-    after, problems = apply_edits("m.py", source.encode(), [one])
+    after, problems = apply_edits("m.py", source.encode(), (one,))
     assert after == source.encode()
     (mismatch,) = problems
     return str(mismatch)
@@ -141,11 +141,11 @@ def test_actions(changes: dict[str, str], expected: list[str]) -> None:
 
 
 def test_where_the_lines_land() -> None:
-    after, _ = apply_edits("m.py", SOURCE.encode(), [edit(action="prepend_to_body", anchor="", target="")])
+    after, _ = apply_edits("m.py", SOURCE.encode(), (edit(action="prepend_to_body", anchor="", target=""),))
     assert after.decode().startswith(
         f'"""Module."""\n\nfrom __future__ import annotations\n{MARK}\nnew()\n\nimport os\n'
     )
-    after, _ = apply_edits("m.py", SOURCE.encode(), [edit(action="prepend_to_body", anchor="")])
+    after, _ = apply_edits("m.py", SOURCE.encode(), (edit(action="prepend_to_body", anchor=""),))
     assert f'        """Doc."""\n        {MARK}\n        new()\n        # about y\n' in after.decode()
 
 
@@ -201,8 +201,8 @@ def test_what_does_not_fit(changes: dict[str, str], expected: str | None) -> Non
 )
 def test_other_bytes_stay(source: bytes) -> None:
     anchor = "z = 2 + 1" if b"+ 1" in source else "z = 2"
-    after, problems = apply_edits("m.py", source, [edit(target="", anchor=anchor, code="if a:\n    b = 1")])
-    assert problems == []
+    after, problems = apply_edits("m.py", source, (edit(target="", anchor=anchor, code="if a:\n    b = 1"),))
+    assert problems == ()
     newline = b"\r\n" if b"\r\n" in source else b"\n"
     indent = b"\t" if b"\t" in source else b"  " if newline == b"\r\n" else b"    "
     ours = [indent + MARK.encode(), indent + b"if a:", indent + indent + b"b = 1"]
@@ -226,8 +226,8 @@ def test_an_insertion_only_adds_lines(above: list[str], below: list[str], newlin
         return
     if b"\r" not in source:
         newline = "\n"
-    after, problems = apply_edits("m.py", source, [edit(target="", anchor="anchor()")])
-    assert problems == []
+    after, problems = apply_edits("m.py", source, (edit(target="", anchor="anchor()"),))
+    assert problems == ()
     ours = f"{MARK}{newline}new(){newline}".encode()
     assert after.count(ours) == 1
     assert after.replace(ours, b"") == source
