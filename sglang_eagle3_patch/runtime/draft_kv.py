@@ -43,9 +43,10 @@ class DraftKV:
 
     def __init__(self, draft_runner: Any, generation: Generation) -> None:
         self._model = draft_runner.model.model
-        self._layer = generation.draft_layers(self._model)[0]
         self._runner = draft_runner
         self._generation = generation
+        self._layer: Any = None
+        self._layer = generation.draft_layers(self._model)[0]
 
     def write(
         self, hidden: torch.Tensor, next_tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor

@@ -67,9 +67,10 @@ class DraftSync:
         self._generation = generation
         self._draft_kv = draft_kv
         self._full = full
-        self._gathers = not generation.copies_kv_to_host(worker)
         self._last_hidden: torch.Tensor | None = None
         self._window: _Window | None = None
+        self._gathers = False
+        self._gathers = not generation.copies_kv_to_host(worker)
 
     @classmethod
     def build(cls, worker: Any, generation: Generation) -> DraftSync:

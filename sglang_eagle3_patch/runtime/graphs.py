@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,14 @@ def plain_runner_class(upstream: type, settings: Mapping[str, Any], floor: int) 
     class PlainDecodeGraphRunner(upstream):  # type: ignore[misc]
         """Upstream's runner with the settings pinned."""
 
+        _buckets: Sequence[int] = ()  # upstream's constructor assigns it, through the property
+
         @property
-        def capture_bs(self) -> list[int]:
+        def capture_bs(self) -> Sequence[int]:
             return self._buckets
 
         @capture_bs.setter
-        def capture_bs(self, buckets: list[int]) -> None:
+        def capture_bs(self, buckets: Sequence[int]) -> None:
             self._buckets = [size for size in buckets if size > floor]
 
     for name, value in settings.items():

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from sglang_eagle3_patch.runtime import arguments
+from sglang_eagle3_patch.runtime import arguments, metrics
 from sglang_eagle3_patch.runtime.gate import GATE
 
 logger = logging.getLogger("sglang.eagle3_batch_gate")
+# Served by rank 0 of a server that has its gate and its metrics on.
+_metrics: list[metrics.GateMetrics] = []
 
 
 def check_arguments(args: Any, *, spec_v2_opt_in: bool = False) -> None:
@@ -25,6 +27,8 @@ def announce(server_args: Any, rank: int) -> None:
     if GATE.enabled:
         sync = server_args.speculative_fallback_draft_sync
         logger.info("EAGLE-3 batch gate: threshold=%d (on, draft sync %s)", GATE.threshold, sync)
+        if built := metrics.build(server_args):
+            _metrics.append(built)
     else:
         logger.info("EAGLE-3 batch gate: threshold=0 (off)")
 
@@ -101,7 +105,9 @@ def kv_reserve(batch_size: int, speculative_reserve: int) -> int:
 
 
 def log_suffix() -> str:
-    """Text for the decode log line: the mode of the latest step, nothing when the gate is off."""
+    """Text for the decode log line: the mode of the latest step, nothing when the gate is off. Updates the metrics."""
+    for served in _metrics:
+        served.update(GATE)
     return f"gate: {GATE.last_mode.value}, " if GATE.enabled and GATE.last_mode else ""
 
 
