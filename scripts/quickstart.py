@@ -24,7 +24,8 @@ from tests.e2e.decode_log import DecodeStep, read_steps
 from tests.e2e.engine import Run, answers, server
 from tests.e2e.errors import EngineDied
 from tests.e2e.host import Host, cpu, gpu
-from tests.e2e.workload import IDLE_S, Request, shrinking_then_growing
+from tests.e2e.workload import IDLE_S, Request, prompt, shrinking_then_growing
+from tests.models import prompts
 
 FOLDER = environment.CACHE / "quickstart"
 CLIENTS = 8
@@ -45,9 +46,10 @@ def main(
         say(f"SGLang {environment.release_of(original)} on {'the GPU' if gpu_python else 'the CPU reference'}")
         patched = trees.patched(original, FOLDER / "tree")
         say(f"patched copy: {_shown(patched)}")
-        pair = tiny_models.pair()
-        say(f"model pair: {_shown(pair.target)}")
-        requests = shrinking_then_growing(CLIENTS)
+        trained = tiny_models.trained()
+        pair = trained or tiny_models.pair()
+        say(f"model pair: {_shown(pair.target)}, {_shown(pair.draft)}")
+        requests = shrinking_then_growing(CLIENTS, say=_text if trained else prompt)
         model = {"model_path": str(pair.target)}
         gated = {**environment.eagle3_args(pair.draft), "speculative_disable_batch_threshold": threshold}
         plain = serve("no speculation", host, original, model, requests)
@@ -121,6 +123,11 @@ def _installed_tree(python: Path) -> Path:
     copy = FOLDER / "original"
     shutil.copytree(package, copy / "sglang", symlinks=True)
     return copy
+
+
+def _text(length: int, seed: int) -> list[int]:
+    """A prompt in the language of the trained pair."""
+    return prompts.make_prompts(1, seed, length)[0]
 
 
 def _shown(path: Path) -> str:

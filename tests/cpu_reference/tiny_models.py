@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from tests import models
 from tests.cpu_reference.environment import CACHE
 
 HIDDEN, HEADS, KV_HEADS, VOCAB, INTERMEDIATE = 64, 4, 2, 256, 128
@@ -39,6 +40,12 @@ def pair() -> TinyPair:
     folder = CACHE / "tiny_models"
     made = TinyPair(folder / "target", folder / "draft", folder / "draft_small_vocab")
     return made if made.draft_small_vocab.is_dir() else make(folder)
+
+
+def trained() -> TinyPair | None:
+    """The pair that the project ships, whose draft does depend on its KV cache; None in a tree that has not made it."""
+    shipped = TinyPair(models.TARGET, models.DRAFT, models.DRAFT_SMALL_VOCAB)
+    return shipped if shipped.target.is_dir() else None
 
 
 def make(folder: Path) -> TinyPair:
