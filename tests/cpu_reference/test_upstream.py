@@ -16,7 +16,12 @@ from tests.e2e.workload import Request, greedy, prompt
 pytestmark = pytest.mark.e2e
 
 LOGPROBS = {"return_logprob": True, "top_logprobs_num": 2}
-REQUESTS = [Request(prompt(4 + 3 * i, seed=i), greedy(12 + 4 * i), more=LOGPROBS) for i in range(6)]
+NO_LOGPROBS_UNDER_EAGLE3 = ("0.5.9",)  # upstream dies of a logprob request there: torch.cat of no aux hidden states
+
+
+def requests_for(release: str) -> list[Request]:
+    more = {} if release in NO_LOGPROBS_UNDER_EAGLE3 else LOGPROBS
+    return [Request(prompt(4 + 3 * i, seed=i), greedy(12 + 4 * i), more=more) for i in range(6)]
 
 
 def serve(release: str, requests: list[Request], *, draft: Path | None, topk: int = 1, **more: Any) -> Run:
@@ -28,7 +33,7 @@ def serve(release: str, requests: list[Request], *, draft: Path | None, topk: in
 
 @functools.cache
 def target_alone(release: str, page_size: int) -> Run:
-    return serve(release, REQUESTS, draft=None, page_size=page_size)
+    return serve(release, requests_for(release), draft=None, page_size=page_size)
 
 
 # Upstream allows topk > 1 not at all on 0.5.9, and later only with page size 1 on this backend.
@@ -38,10 +43,12 @@ def target_alone(release: str, page_size: int) -> Run:
 )
 def test_greedy_output_equals_the_targets(release: str, topk: int, page_size: int) -> None:
     alone = target_alone(release, page_size)
-    drafted = serve(release, REQUESTS, draft=tiny_models.pair().draft, topk=topk, page_size=page_size)
+    drafted = serve(release, requests_for(release), draft=tiny_models.pair().draft, topk=topk, page_size=page_size)
     assert drafted.outputs == alone.outputs
     assert drafted.server_info["disable_overlap_schedule"] is False
     assert drafted.internal_state["avg_spec_accept_length"] > 1.5  # drafts are accepted at all
+    if release in NO_LOGPROBS_UNDER_EAGLE3:
+        return
     for ours, theirs in zip(drafted.answers, alone.answers, strict=True):
         for kind in ("output_token_logprobs", "output_top_logprobs"):
             assert logprobs(ours.meta_info[kind]) == pytest.approx(logprobs(theirs.meta_info[kind]), abs=1e-4)
