@@ -30,7 +30,7 @@ def test_a_text_goes_on_as_it_was_made() -> None:
 @pytest.mark.parametrize("prompt", [3, KEYS // 2, PROMPT])
 def test_the_target_speaks_the_language_up_to_1024_tokens(prompt: int) -> None:
     shape, target = checkpoint.load_target(TARGET)
-    assert greedy_share(shape, target, texts(prompt=prompt), prompt) > 0.99
+    assert greedy_share(shape, target, texts(prompt=prompt), prompt) > 0.999
 
 
 def test_the_target_looks_back() -> None:
