@@ -30,6 +30,8 @@ def _remember(module: Any) -> None:
 
 
 def _plant(module: Any) -> None:
+    if module.__name__ == _WORKER:
+        _remember(module)
     owner, _, name = _qualname.partition(".")
     original: Callable[..., Any] = getattr(getattr(module, owner), name)
 
