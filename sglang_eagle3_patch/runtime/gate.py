@@ -23,6 +23,8 @@ class BatchGate:
 
     threshold: int = 0
     last_mode: Mode | None = None
+    # Under overlap results are processed one step after the next one was decided; the log speaks of results.
+    processed_mode: Mode | None = None
     plain_steps: int = 0
     speculative_steps: int = 0
     switches: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sglang_eagle3_patch.runtime import arguments, metrics
-from sglang_eagle3_patch.runtime.gate import GATE
+from sglang_eagle3_patch.runtime.gate import GATE, Mode
 
 logger = logging.getLogger("sglang.eagle3_batch_gate")
 # Served by rank 0 of a server that has its gate and its metrics on.
@@ -59,8 +59,9 @@ def is_plain_step(result: Any) -> bool:
 
 
 def unless_plain(result: Any, count: Callable[..., None]) -> Callable[..., None]:
-    """``count`` itself, or nothing in its place for the result of a plain step."""
-    return _count_nothing if is_plain_step(result) else count
+    """``count`` itself, or nothing in its place for the result of a plain step. Notes the step's mode for the log."""
+    GATE.processed_mode = Mode.PLAIN if is_plain_step(result) else Mode.SPECULATIVE
+    return count if GATE.processed_mode is Mode.SPECULATIVE else _count_nothing
 
 
 def _count_nothing(*_args: Any, **_kwargs: Any) -> None:
@@ -105,10 +106,13 @@ def kv_reserve(batch_size: int, speculative_reserve: int) -> int:
 
 
 def log_suffix() -> str:
-    """Text for the decode log line: the mode of the latest step, nothing when the gate is off. Updates the metrics."""
+    """Text for the decode log line: the mode of the step it reports; nothing when the gate is off.
+
+    The metrics are brought up to date at the same interval.
+    """
     for served in _metrics:
         served.update(GATE)
-    return f"gate: {GATE.last_mode.value}, " if GATE.enabled and GATE.last_mode else ""
+    return f"gate: {GATE.processed_mode.value}, " if GATE.enabled and GATE.processed_mode else ""
 
 
 def internal_state() -> dict[str, int | str | None]:
