@@ -39,20 +39,22 @@ class Case(NamedTuple):
 FULL_SYNC = {"speculative_fallback_draft_sync": "full"}
 # Every pair of values of two columns is in some row; test_every_pair_of_features_meets sees to it.
 CASES = [
-    Case(1, 3, 16, True, None, True, True, FULL_SYNC),
-    Case(4, 3, 1, False, 8, False, False, {"enable_mixed_chunk": True}),
-    Case(4, 1, 1, False, None, True, True, {"enable_return_hidden_states": True}),
-    Case(1, 1, 16, True, 8, False, False, {}),
-    Case(4, 5, 16, True, 8, False, True, {"enable_mixed_chunk": True}),
-    Case(1, 5, 16, False, 8, True, False, {}),
-    Case(1, 5, 1, True, None, False, False, FULL_SYNC),
+    Case(4, 3, 1, False, None, True, False, FULL_SYNC),
+    Case(1, 3, 16, True, 16, False, True, {"enable_mixed_chunk": True}),
+    Case(1, 1, 1, False, 16, False, False, {"enable_mixed_chunk": True}),
+    Case(1, 5, 16, True, None, True, False, {}),
+    Case(4, 5, 1, False, 16, False, True, {}),
+    Case(4, 1, 1, True, 16, True, True, FULL_SYNC),
+    Case(1, 1, 16, False, None, False, True, {"enable_return_hidden_states": True}),
 ]
 
 
 def test_every_pair_of_features_meets() -> None:
     columns = list(zip(*(case[:7] for case in CASES), strict=True))
-    for one, other in combinations(columns, 2):
-        assert set(zip(one, other, strict=True)) == set(product(one, other))
+    for (i, one), (j, other) in combinations(enumerate(columns), 2):
+        missing = set(product(one, other)) - set(zip(one, other, strict=True))
+        # A tree over pages is for GPU backends: upstream refuses it on the CPU's. The GPU runs have it.
+        assert missing == ({(4, 16)} if (i, j) == (0, 2) else set())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case[:7])))

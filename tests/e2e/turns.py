@@ -54,7 +54,7 @@ def gate_of(info: dict[str, Any]) -> dict[str, Any]:
 
 
 def take_turn(server: Server, requests: Sequence[Request]) -> Turn:
-    """Serve ``requests`` and wait until the server was idle: by then it has counted its KV slots, and died of a leak."""
+    """Serve ``requests`` and wait until the server was idle: by then it has counted its KV slots."""
     before, mark = gate_of(server.get("/server_info")), len(server.log)
     found = answers(server.generate(requests))
     time.sleep(IDLE_S)
@@ -70,7 +70,7 @@ class Reference:
         self._known: dict[str, Answer] = {}
 
     def answers(self, requests: Sequence[Request]) -> list[Answer]:
-        """One per request, in their order. When a request is sent plays no part: greedy output must not depend on it."""
+        """One per request, in their order. When each is sent plays no part: greedy output does not depend on it."""
         unknown = {key: request for request in requests if (key := _key(request)) not in self._known}
         replies = self.server.generate([Request(r.input_ids, r.sampling, more=r.more) for r in unknown.values()])
         self._known |= zip(unknown, answers(replies), strict=True)

@@ -102,7 +102,9 @@ class RecordedKV:
         self.pool = pool
 
     def write(self, hidden: torch.Tensor, names: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor) -> None:
-        assert hidden.tolist() == [[float(n), float(p)] for n, p in zip(names.tolist(), positions.tolist(), strict=True)]
+        assert hidden.tolist() == [
+            [float(n), float(p)] for n, p in zip(names.tolist(), positions.tolist(), strict=True)
+        ]
         self.pool.write(slots.tolist(), list(zip(names.tolist(), positions.tolist(), strict=True)))
 
 
