@@ -67,6 +67,22 @@ def test_random_arrivals_and_aborts(gated: Server, reference: Reference) -> None
     assert aborted >= 3
 
 
+def test_a_request_prefilled_in_a_fallback_speculates_after_it(gated: Server, reference: Reference) -> None:
+    """It comes while the batch is above N, and lives on when the others have gone."""
+    crowd = [Request(prompt(6 + i, seed=400 + i), greedy(80)) for i in range(N + 1)]
+    all_run = Request(prompt(6, seed=410), greedy(10))
+    late = Request(prompt(30, seed=411), greedy(160), after=(N + 1,))
+    requests = [*crowd, all_run, late]
+    turn = take_turn(gated, requests)
+    assert turn.outputs == reference.outputs(requests)
+    assert turn.count("resumes") >= 1
+    # It speculated only once the crowd had gone, at the acceptance of one that never fell back.
+    late_meta = turn.answers[-1].meta_info
+    alone = take_turn(gated, [Request(late.input_ids, late.sampling)]).answers[0].meta_info
+    assert 0 < late_meta["spec_verify_ct"] < alone["spec_verify_ct"]
+    assert late_meta["spec_accept_length"] > 1.2 < alone["spec_accept_length"]
+
+
 def test_an_abort_that_flips(gated: Server, reference: Reference) -> None:
     """One request above N comes and is aborted, again and again: each abort is what ends the fallback."""
     lasting = [Request(prompt(7 + i, seed=300 + i), greedy(250)) for i in range(N)]

@@ -110,3 +110,20 @@ def test_grammar(gated: Server, reference: Reference, constraint: dict[str, str]
             assert re.fullmatch(constraint["regex"], text_of(said))
         else:
             assert 80 <= len(json.loads(text_of(said))["name"]) <= 90
+
+
+def test_penalties_across_flips_are_upstreams_and_end_in_time(gated: Server) -> None:
+    """Across a flip penalties are upstream's relaxed ones (test_plain_steps.py), so no equality; the rest must hold."""
+    sampling = [{"frequency_penalty": 0.5}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.2}]
+    plain, penalised = requests(3), [replace(r, sampling=r.sampling | s) for r, s in zip(requests(3), sampling)]
+    held_off = {"min_new_tokens": 60, "stop_token_ids": list(range(40, 200)), "ignore_eos": False}
+    tested = [*penalised, Request(prompt(9, seed=640), greedy(120) | held_off)]
+    outputs = across_two_flips(gated, tested).outputs
+    for unpenalised, output in zip(across_two_flips(gated, plain).outputs, outputs, strict=False):
+        assert len(output) == len(unpenalised) == 120
+        assert repeats(output) < repeats(unpenalised)
+    assert 60 <= len(outputs[-1]) <= 120
+
+
+def repeats(tokens: list[int]) -> int:
+    return len(tokens) - len(set(tokens))

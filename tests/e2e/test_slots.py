@@ -27,8 +27,8 @@ def retracted(run: Run) -> int:
 @pytest.mark.parametrize(("page", "topk"), [(16, 1), (1, 4)])
 def test_retraction_in_fallback(setup: Setup, reference: Reference, page: int, topk: int) -> None:
     """The pool fills up during a fallback: requests are retracted, others end, and speculation resumes."""
-    requests = [Request(prompt(12, seed=700 + i), greedy(60 + 14 * i)) for i in range(8)]
-    # Smaller than what eight requests come to need; the server admits them by hope, not by their maximum.
+    # Without ignore_eos the server admits them by hope, not by their maximum.
+    requests = [Request(prompt(12, seed=700 + i), greedy(60 + 14 * i) | {"ignore_eos": False}) for i in range(8)]
     pool = {"max_total_tokens": 560, "schedule_conservativeness": 0.1}
     args = setup.gated_args(N, topk=topk, draft_tokens=4 if topk == 1 else 8, page_size=page, **pool)
     run = run_engine(setup.patched, args, requests)
@@ -73,7 +73,11 @@ def test_fallback_reserves_what_plain_decode_does(setup: Setup) -> None:
 
 
 def test_prefix_cache_hits_in_fallback_equal_no_speculation(gated: Server, reference: Reference) -> None:
-    """Shared prefixes, and second turns over what the first one said."""
+    """Second turns over what the first ones said, on a shared prefix.
+
+    Two tokens short, as under EAGLE-3 always, and both for good reason: the draft's K and V of a position depend on
+    the token after it, so upstream's cache keys are pairs; and the last token is not run once more after the end.
+    """
     prefix = prompt(40, seed=740)
     opening = [Request(prefix + prompt(9, seed=741 + i), greedy(30)) for i in range(N + 2)]
     first = [take_turn(server, opening) for server in (gated, reference.server)]
@@ -86,4 +90,4 @@ def test_prefix_cache_hits_in_fallback_equal_no_speculation(gated: Server, refer
     assert second[0].outputs == second[1].outputs
     hits, wanted = ([answer.meta_info["cached_tokens"] for answer in turn.answers] for turn in second)
     assert min(wanted) >= len(prefix) + 30
-    assert hits == wanted
+    assert hits == [tokens - 2 for tokens in wanted]
