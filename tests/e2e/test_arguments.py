@@ -40,7 +40,7 @@ json.dump([parse(argv) for argv in json.load(sys.stdin)], open(sys.argv[1], "w")
 def parse(tree: Path, lines: list[list[str]], folder: Path) -> list[dict[str, Any]]:
     """What the server's parser makes of each command line: the arguments of interest, or how it refused."""
     result = folder / "parsed.json"
-    command = [environment.python(), "-c", PARSE, result]
+    command = [str(environment.python()), "-c", PARSE, str(result)]
     subprocess.run(
         command,
         input=json.dumps(lines),
@@ -133,6 +133,6 @@ def test_the_server_refuses_with_the_sentence_and_help_shows_the_flag(setup: Set
 
 
 def launch(tree: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [environment.python(), "-m", "sglang.launch_server", *flags]
+    command = [str(environment.python()), "-m", "sglang.launch_server", *flags]
     env = environment.variables(tree) | {"COLUMNS": "200"}
     return subprocess.run(command, env=env, cwd=os.sep, text=True, capture_output=True, check=False, timeout=300)

@@ -86,8 +86,13 @@ def latest_news(said: list[int], width: int = 3) -> list[int]:
     first: dict[tuple[int, ...], int] = {}
     for i in range(len(said) - width):
         first.setdefault(tuple(said[i : i + width]), i)
-    printable = [tokens for tokens in first if (text := text_of(list(tokens))).isascii() and text.isprintable()]
-    return list(max(printable, key=lambda tokens: first[tokens]))
+    news, _ = max(((tokens, i) for tokens, i in first.items() if printable(tokens)), key=lambda found: found[1])
+    return list(news)
+
+
+def printable(tokens: tuple[int, ...]) -> bool:
+    text = text_of(list(tokens))
+    return text.isascii() and text.isprintable()
 
 
 @pytest.mark.parametrize(
@@ -115,7 +120,8 @@ def test_grammar(gated: Server, reference: Reference, constraint: dict[str, str]
 def test_penalties_across_flips_are_upstreams_and_end_in_time(gated: Server) -> None:
     """Across a flip penalties are upstream's relaxed ones (test_plain_steps.py), so no equality; the rest must hold."""
     sampling = [{"frequency_penalty": 0.5}, {"presence_penalty": 0.5}, {"repetition_penalty": 1.2}]
-    plain, penalised = requests(3), [replace(r, sampling=r.sampling | s) for r, s in zip(requests(3), sampling)]
+    plain = requests(3)
+    penalised = [replace(r, sampling=r.sampling | more) for r, more in zip(plain, sampling, strict=True)]
     held_off = {"min_new_tokens": 60, "stop_token_ids": list(range(40, 200)), "ignore_eos": False}
     tested = [*penalised, Request(prompt(9, seed=640), greedy(120) | held_off)]
     outputs = across_two_flips(gated, tested).outputs

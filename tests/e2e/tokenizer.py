@@ -6,7 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers  # type: ignore[import-untyped]
 
 _SPECIAL = ["<pad>", "<s>", "</s>"]
 _VOCAB = 256

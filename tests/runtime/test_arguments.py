@@ -81,13 +81,12 @@ def test_draft_sync_is_one_of_four_even_when_off() -> None:
         arguments.check(server_args(speculative_fallback_draft_sync="some", speculative_disable_batch_threshold=0))
 
 
-def test_spec_v2_must_be_on_where_it_is_opt_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SGLANG_ENABLE_SPEC_V2", raising=False)
-    arguments.check(server_args())
-    with pytest.raises(ThresholdRefused, match="set SGLANG_ENABLE_SPEC_V2=1"):
-        arguments.check(server_args(), spec_v2_opt_in=True)
-    monkeypatch.setenv("SGLANG_ENABLE_SPEC_V2", "1")
-    arguments.check(server_args(), spec_v2_opt_in=True)
+def test_spec_v2_must_be_on_where_it_needs_the_overlap_scheduler() -> None:
+    without_overlap = server_args(disable_overlap_schedule=True)
+    arguments.check(without_overlap)
+    arguments.check(server_args(disable_overlap_schedule=False), spec_v2_needs_overlap=True)
+    with pytest.raises(ThresholdRefused, match="needs spec v2: set SGLANG_ENABLE_SPEC_V2=1"):
+        arguments.check(without_overlap, spec_v2_needs_overlap=True)
 
 
 @given(st.integers())

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sglang_eagle3_patch.contract.paths import ContractError
 from sglang_eagle3_patch.runtime import hooks
 from sglang_eagle3_patch.runtime.gate import BatchGate
 
@@ -50,13 +51,13 @@ def test_off_builds_upstreams_own_worker() -> None:
     class EAGLEWorkerV2:
         pass
 
-    assert hooks.worker_class(EAGLEWorkerV2, "no_such_generation") is EAGLEWorkerV2
+    assert hooks.worker_class(EAGLEWorkerV2, "0.0.0") is EAGLEWorkerV2
 
 
-def test_a_generation_that_is_not_there_ends_the_start(gate: BatchGate) -> None:
+def test_a_series_that_is_not_there_ends_the_start(gate: BatchGate) -> None:
     gate.threshold = 4
-    with pytest.raises(ModuleNotFoundError, match="no_such_generation"):
-        hooks.worker_class(object, "no_such_generation")
+    with pytest.raises(ContractError, match=r"v0\.0\.0"):
+        hooks.worker_class(object, "0.0.0")
 
 
 def test_warns_when_the_threshold_can_never_fire(gate: BatchGate, caplog: pytest.LogCaptureFixture) -> None:
