@@ -1,4 +1,4 @@
-"""A resume is worth what speculation was: acceptance after plain steps, on the trained pair (scripts/bench_resume.py)."""
+"""A resume is worth what speculation was: acceptance after plain steps, on the trained pair (bench_resume.py)."""
 
 from __future__ import annotations
 
