@@ -82,6 +82,18 @@ def chain(release: str) -> list[str]:
     return line[::-1]
 
 
+def generation_of(release: str) -> str:
+    """Return the runtime's room for the shape of `release`, its own or its nearest parent's.
+
+    Raises:
+        ContractError: neither it nor a parent names one.
+    """
+    for step in reversed(chain(release)):
+        if isinstance(generation := read_toml(step, "series.toml").get("generation"), str):
+            return generation
+    raise ContractError(f"patches/v{release}/series.toml: generation is missing")
+
+
 def read_toml(release: str, name: str) -> dict[str, Any]:
     """Return the parsed `patches/v<release>/<name>`.
 

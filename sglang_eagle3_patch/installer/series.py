@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -22,7 +22,7 @@ class Edit:
         file: relative to the `sglang` package folder.
         target: qualified name of the function or class whose own statements are searched; "" is the module level.
         action: one of ACTIONS.
-        code: our lines.
+        code: our lines; `{series}` in them stands for the release whose series is applied.
         why: what it is for.
         upstream: what it relates to upstream.
         retire_when: when it can be dropped.
@@ -99,7 +99,8 @@ def load(release: str) -> Series:
             raise ContractError(f"patches/v{release}/series.toml: {key} is missing")
     if not edits:
         raise ContractError(f"patches/v{release}/series.toml: has no edit")
-    return Series(release, edits=tuple(edits.values()), **inherited)
+    named = [replace(edit, code=edit.code.replace("{series}", release)) for edit in edits.values()]
+    return Series(release, edits=tuple(named), **inherited)
 
 
 def _edit(entry: dict[str, Any], where: str) -> Edit:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from typing import Any
 
 THRESHOLD_FLAG = "--speculative-disable-batch-threshold"
@@ -35,12 +34,12 @@ def threshold(text: str) -> int:
     return value
 
 
-def check(args: Any, *, spec_v2_opt_in: bool = False) -> None:
+def check(args: Any, *, spec_v2_needs_overlap: bool = False) -> None:
     """Refuse a threshold that could not work with the other server arguments.
 
     Args:
         args: SGLang's ``ServerArgs`` (or its resolving view) once the speculative algorithm is resolved.
-        spec_v2_opt_in: the release runs spec v2 only with ``SGLANG_ENABLE_SPEC_V2=1`` (up to 0.5.10).
+        spec_v2_needs_overlap: without the overlap scheduler the release runs its older worker (up to 0.5.12).
 
     Raises:
         ThresholdRefused: with one sentence that says what to change.
@@ -55,7 +54,7 @@ def check(args: Any, *, spec_v2_opt_in: bool = False) -> None:
         )
     if value == 0:
         return
-    for unsupported, why in _refusals(args, spec_v2_opt_in):
+    for unsupported, why in _refusals(args, spec_v2_needs_overlap):
         if unsupported:
             raise ThresholdRefused(f"{THRESHOLD_FLAG} {value} {why}")
 
@@ -64,11 +63,11 @@ def _not_a_count(value: object) -> str:
     return f"{THRESHOLD_FLAG} is {value!r}: give a whole number of requests, 0 or larger (0 turns the gate off)."
 
 
-def _refusals(args: Any, spec_v2_opt_in: bool) -> list[tuple[bool, str]]:
+def _refusals(args: Any, spec_v2_needs_overlap: bool) -> list[tuple[bool, str]]:
     def read(name: str, default: Any = None) -> Any:
         return getattr(args, name, default)
 
-    spec_v2_off = spec_v2_opt_in and os.environ.get("SGLANG_ENABLE_SPEC_V2", "").lower() not in ("1", "true", "yes")
+    spec_v2_off = spec_v2_needs_overlap and bool(read("disable_overlap_schedule"))
     return [
         (
             str(read("speculative_algorithm")).upper() not in ("EAGLE", "EAGLE3", "NEXTN"),
@@ -78,7 +77,11 @@ def _refusals(args: Any, spec_v2_opt_in: bool) -> list[tuple[bool, str]]:
             read("speculative_draft_model_path") is None,
             "needs a draft model: add --speculative-draft-model-path, or drop the threshold.",
         ),
-        (spec_v2_off, "needs spec v2: set SGLANG_ENABLE_SPEC_V2=1 in the environment, or drop the threshold."),
+        (
+            spec_v2_off,
+            "needs spec v2: set SGLANG_ENABLE_SPEC_V2=1 in the environment and take --speculative-eagle-topk 1 with "
+            "the overlap scheduler on, or drop the threshold.",
+        ),
         (bool(read("enable_dp_attention")), "can't run with --enable-dp-attention: drop one of the two."),
         (bool(read("enable_multi_layer_eagle")), "can't run with --enable-multi-layer-eagle: drop one of the two."),
         (

@@ -14,9 +14,9 @@ logger = logging.getLogger("sglang.eagle3_batch_gate")
 _metrics: list[metrics.GateMetrics] = []
 
 
-def check_arguments(args: Any, *, spec_v2_opt_in: bool = False) -> None:
+def check_arguments(args: Any, *, spec_v2_needs_overlap: bool = False) -> None:
     """Called once the speculative arguments are resolved, in every process that builds ``ServerArgs``."""
-    arguments.check(args, spec_v2_opt_in=spec_v2_opt_in)
+    arguments.check(args, spec_v2_needs_overlap=spec_v2_needs_overlap)
 
 
 def announce(server_args: Any, rank: int) -> None:
@@ -39,18 +39,22 @@ def warn_if_idle(max_running_requests: int) -> None:
         logger.warning("%s", message)
 
 
-def worker_class(upstream: type, generation: str) -> type:
+def worker_class(upstream: type, series: str) -> type:
     """The worker class to build: upstream's own when the gate is off, so that off means untouched.
 
     Args:
         upstream: SGLang's ``EAGLEWorkerV2``.
-        generation: the module in ``generations`` for this tree's shape; each release's patch series names it.
+        series: the release whose patch series was applied; its contract is checked here, on the live classes.
+
+    Raises:
+        ContractError: this SGLang is not what the series was made for.
     """
     if not GATE.enabled:
         return upstream
+    from sglang_eagle3_patch.runtime import contract_check
     from sglang_eagle3_patch.runtime.worker import gated_worker
 
-    return gated_worker(upstream, generation)
+    return gated_worker(upstream, contract_check.demand(series))
 
 
 def is_plain_step(result: Any) -> bool:
@@ -86,16 +90,17 @@ def relay_bonus_token(future_map: Any, rows: Any, result: Any) -> bool:
     return True
 
 
-def relay_verified_id(future_map: Any, slots: slice, result: Any) -> bool:
-    """As ``relay_bonus_token``, for a relay that is a circular buffer and carries the lengths too (up to 0.5.10).
+def relay_verified_id(future_map: Any, slots: slice, result: Any, tokens: str = "verified_id_buf") -> bool:
+    """As ``relay_bonus_token``, for a relay that is a circular buffer and carries the lengths too (up to 0.5.12).
 
     Args:
         future_map: the scheduler's relay of values between steps.
         slots: where the step's values go in its buffers, [batch].
+        tokens: its buffer for the bonus tokens.
     """
     if not is_plain_step(result) or result.draft_state_fresh:
         return False
-    future_map.verified_id_buf[slots] = result.next_token_ids
+    getattr(future_map, tokens)[slots] = result.next_token_ids
     future_map.new_seq_lens_buf[slots] = result.next_draft_input.new_seq_lens
     return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -116,14 +117,6 @@ class GatedWorkerMixin:
         backends: tuple[Any, ...] = super().spec_v2_attn_backends  # type: ignore[misc]
         return backends if self.plain_graphs is None else (*backends, self.plain_graphs.attn_backend)
 
-    # -- weights -----------------------------------------------------------------------------------------------------
-
-    def update_weights_from_tensor(self, recv_req: Any) -> Any:
-        """Rows still to be written belong to the old weights: write them first."""
-        if self.draft_sync is not None:
-            self.draft_sync.flush()
-        return super().update_weights_from_tensor(recv_req)  # type: ignore[misc]
-
 
 @functools.cache
 def gated_worker(upstream: type, generation: str) -> type:
@@ -135,9 +128,23 @@ def gated_worker(upstream: type, generation: str) -> type:
     """
     room = importlib.import_module(f"sglang_eagle3_patch.runtime.generations.{generation}").GENERATION
     members: dict[str, Any] = {"generation": room}
+    for name in room.weight_updates:
+        members[name] = _flushed(getattr(upstream, name))
     if room.shared_read_runner is not None:
         members[room.shared_read_runner] = _shared_read_runner(getattr(upstream, room.shared_read_runner))
     return type("GatedEAGLEWorkerV2", (GatedWorkerMixin, upstream), members)
+
+
+def _flushed(upstream: Callable[..., Any]) -> Callable[..., Any]:
+    """An update of the draft's weights. Rows still to be written belong to the old ones: they are written first."""
+
+    @functools.wraps(upstream)
+    def update(worker: Any, *args: Any, **kwargs: Any) -> Any:
+        if worker.draft_sync is not None:
+            worker.draft_sync.flush()
+        return upstream(worker, *args, **kwargs)
+
+    return update
 
 
 def _shared_read_runner(upstream: property) -> property:

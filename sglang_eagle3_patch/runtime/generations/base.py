@@ -1,4 +1,4 @@
-"""The newest shape (0.5.20 to 0.5.23). An older generation overrides what differs there."""
+"""The newest shape (0.5.21 to 0.5.23). An older generation overrides what differs there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ class Generation:
     """How this generation of SGLang is spoken to."""
 
     decode_runner_attribute = "decode_cuda_graph_runner"
+    bonus_field = "bonus_tokens"
     # The worker's property and the runner's attribute by which the scheduler learns that shared buffers were read.
     shared_read_runner: str | None = "last_shared_read_runner"
     shared_read_done = "shared_read_done_event"
+    # The worker's methods through which new weights reach the draft.
+    weight_updates: tuple[str, ...] = ("weight_update_runners",)
     # Where the scheduler only waits for the lengths, it may have them before the target runs.
     publishes_before_decode = False
 
@@ -96,7 +99,7 @@ class Generation:
 
     def bonus_tokens(self, draft_input: Any) -> torch.Tensor:
         """[batch], the token that each request feeds next."""
-        tokens: torch.Tensor = draft_input.bonus_tokens
+        tokens: torch.Tensor = getattr(draft_input, self.bonus_field)
         return tokens
 
     def pool_rows(self, batch: Any) -> list[int]:
@@ -208,7 +211,7 @@ class Generation:
     def next_draft_input(self, draft_input: Any, next_tokens: torch.Tensor, new_seq_lens: torch.Tensor) -> Any:
         """The next step's draft input. Its draft state is the old one, stale: a resume replaces it before use."""
         following = copy.copy(draft_input)
-        following.bonus_tokens = next_tokens
+        setattr(following, self.bonus_field, next_tokens)
         following.future_indices = None
         return following
 
@@ -237,30 +240,34 @@ class Generation:
             logits_output=target_result.logits_output,
             next_token_ids=next_tokens,
             can_run_cuda_graph=target_result.can_run_cuda_graph,
-            speculative_num_draft_tokens=1,
             next_draft_input=next_input,
             accept_lens=self.one_accepted(worker, next_tokens),
-            new_seq_lens=new_seq_lens,
             draft_state_fresh=worker.draft_sync.keeps_state_fresh,
-            routed_experts_output=target_result.routed_experts_output,
-            indexer_topk_output=target_result.indexer_topk_output,
-            # Its tensors must outlive what the scheduler rebinds while the forward stream still reads them.
-            extra_keep_alive_refs=[forward_batch],
+            **self.result_fields(target_result, new_seq_lens, forward_batch),
         )
+
+    def result_fields(self, target_result: Any, new_seq_lens: torch.Tensor, forward_batch: Any) -> dict[str, Any]:
+        """What else the result of a step holds in this generation."""
+        return {
+            "speculative_num_draft_tokens": 1,
+            "new_seq_lens": new_seq_lens,
+            "routed_experts_output": target_result.routed_experts_output,
+            "indexer_topk_output": target_result.indexer_topk_output,
+            # Its tensors must outlive what the scheduler rebinds while the forward stream still reads them.
+            "extra_keep_alive_refs": [forward_batch],
+        }
 
     # -- the draft ---------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def draft_context(self, worker: Any) -> Iterator[None]:
-        """The contexts in which SGLang runs its draft."""
+        """The contexts in which SGLang runs its draft.
+
+        It has a tensor-parallel group of its own only under DP attention, which the gate refuses.
+        """
         from sglang.srt.layers.moe.utils import speculative_moe_a2a_backend_context, speculative_moe_backend_context
 
-        draft = worker.draft_worker
-        with (
-            draft.draft_tp_context(draft.draft_runner.tp_group),
-            speculative_moe_backend_context(),
-            speculative_moe_a2a_backend_context(),
-        ):
+        with speculative_moe_backend_context(), speculative_moe_a2a_backend_context():
             yield
 
     def draft_layers(self, model: Any) -> list[Any]:
@@ -307,6 +314,7 @@ class Generation:
             accept_lens=torch.ones(lengths.shape, dtype=torch.int32, device=lengths.device),
             next_draft_input=draft_input,
         )
+        accepted.new_seq_lens = lengths + 1  # seeds the draft's own sampling, where that is on
         if (plan_stream := worker.draft_worker.plan_stream) is not None:
             # Upstream plans this extend beside the verify that made its inputs; ours were made just now.
             plan_stream.wait_stream(torch.get_device_module(lengths.device).current_stream())
