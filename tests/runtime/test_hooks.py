@@ -99,6 +99,9 @@ def test_the_older_relay_carries_the_lengths_too() -> None:
     assert hooks.relay_verified_id(buffer, slice(1, 3), plain)
     assert buffer.verified_id_buf == [0, 7, 8, 0]
     assert buffer.new_seq_lens_buf == [0, 30, 31, 0]
+    renamed = SimpleNamespace(bonus_tokens_buf=[0] * 4, new_seq_lens_buf=[0] * 4)
+    assert hooks.relay_verified_id(renamed, slice(1, 3), plain, "bonus_tokens_buf")
+    assert renamed.bonus_tokens_buf == [0, 7, 8, 0]
 
 
 def test_the_log_names_the_mode_only_when_on(gate: BatchGate) -> None:
