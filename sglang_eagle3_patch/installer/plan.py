@@ -12,6 +12,7 @@ from sglang_eagle3_patch.contract.paths import candidates
 from sglang_eagle3_patch.installer import series
 from sglang_eagle3_patch.installer.edit import apply_edits
 from sglang_eagle3_patch.installer.refusal import Refusal
+from sglang_eagle3_patch.installer.scopes import unbound
 from sglang_eagle3_patch.installer.tree import Tree, read_release
 
 
@@ -90,6 +91,13 @@ def try_series(tree: Tree, release: str, name: str, originals: Mapping[str, byte
     for file, edits in groupby(by_file, key=lambda edit: edit.file):
         before = originals[file] if file in originals else tree.path(file).read_bytes()
         after, problems = apply_edits(file, before, tuple(edits))
-        mismatches += problems
+        mismatches += problems or _unbound(file, before, after)
         changes.append(Change(file, before, after))
     return Plan(release, chosen, tuple(changes), tuple(mismatches))
+
+
+def _unbound(file: str, before: bytes, after: bytes) -> list[Mismatch]:
+    names = unbound(after, file) - unbound(before, file)
+    return [
+        Mismatch(f"edits in {file}", "every name they use to be bound", f"unbound {name}") for name in sorted(names)
+    ]

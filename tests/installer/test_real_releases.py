@@ -15,7 +15,7 @@ from sglang_eagle3_patch.installer import series
 from tests.installer.conftest import run, snapshot
 from tests.trees import sglang_tree, unpacked
 
-RELEASES = releases()
+RELEASES = sorted({releases()[0], releases()[-1]})  # scripts/check_releases.py does the round trip of every release
 MOVED_AWAY = "_renamed_by_the_test"
 
 

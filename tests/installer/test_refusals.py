@@ -192,7 +192,7 @@ def test_replaced_by_another_sglang_since(toy: Toy) -> None:
 def test_another_version_of_the_series(toy: Toy) -> None:
     toy.run("apply")
     before = toy.snapshot()
-    toy.edits[0]["code"] = "batch = another_hook(batch)"
+    toy.edits[0]["code"] = "batch = hook(hook(batch))"
     toy.write_series()
     refused = toy.run("apply")
     assert refused.code == 2
