@@ -39,7 +39,7 @@ def test_round_trip(made: list[tuple[list[str], str, bool, int]], mtime: int) ->
             file.chmod(mode | 0o400)
             os.utime(file, (mtime, mtime))
             edit = {"id": f"e{number}", "file": f"srt/f{number}.py", "target": "", "anchor": "anchor()"}
-            toy.edits.append(edit | {"action": "insert_after", "code": "ours()"})
+            toy.edits.append(edit | {"action": "insert_after", "code": "anchor(2)"})
         toy.write_series()
         before = snapshot(toy.site)
         written, _ = transaction.apply(open_tree(toy.site))
@@ -47,7 +47,7 @@ def test_round_trip(made: list[tuple[list[str], str, bool, int]], mtime: int) ->
         after = snapshot(toy.site)
         for number in range(len(made)):
             name = f"sglang/srt/f{number}.py"
-            assert b"ours()" in after[name][0]
+            assert b"anchor(2)" in after[name][0]
             assert after[name][1] == before[name][1]
             assert after[name][2] // 10**9 != before[name][2] // 10**9  # else old bytecode would run
         transaction.revert(open_tree(toy.site))
