@@ -178,8 +178,12 @@ def main(
         "speculative_num_draft_tokens": draft_tokens or steps * topk + 1,
     }
     engine |= {name: json.loads(value) for name, _, value in (pair.partition("=") for pair in engine_arg or [])}
-    gate = {"speculative_disable_batch_threshold": threshold}
-    extra = {"always": {}, "gated": gate, "off": {**gate, "speculative_fallback_draft_sync": "off"}}
+    gate: dict[str, Any] = {"speculative_disable_batch_threshold": threshold}
+    extra: dict[str, dict[str, Any]] = {
+        "always": {},
+        "gated": gate,
+        "off": {**gate, "speculative_fallback_draft_sync": "off"},
+    }
     counts = [int(part) for part in plain_steps.split(",")]
     samples: dict[str, list[Sample]] = {}
     version = ""

@@ -25,7 +25,7 @@ types() { # types FOLDER SEARCH_PATH: the files of a folder that is itself on Py
 step 'ruff: lint' "$bin/ruff" check .
 step 'ruff: format' "$bin/ruff" format --check .
 step 'mypy: package' "$bin/mypy"
-step 'mypy: tests' env MYPYPATH=tests/cpu_reference/site "$bin/mypy" --explicit-package-bases --exclude cpu_reference/site tests
+step 'mypy: tests' env MYPYPATH=tests/cpu_reference/site:scripts:tests/bench "$bin/mypy" --explicit-package-bases --exclude cpu_reference/site tests
 step 'mypy: scripts' types scripts "$root"
 step 'mypy: CPU reference' types tests/cpu_reference/site .
 say 'pytest'

@@ -14,7 +14,7 @@ _COLOURS = {Mode.NONE: "#555555", Mode.ALWAYS: "#d95f02", Mode.ADAPTIVE: "#7570b
 
 def _pyplot() -> Any:
     try:
-        import matplotlib  # type: ignore[import-not-found]
+        import matplotlib
     except ImportError as error:
         raise RuntimeError(
             "the plots need matplotlib: pip install 'sglang-eagle3-patch[bench]', then --from-json results.json"

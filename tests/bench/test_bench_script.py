@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+Bench = Callable[..., subprocess.CompletedProcess[str]]
 HERE = Path(__file__).resolve().parent
 SCRIPT = HERE.parents[1] / "scripts" / "bench_fallback.py"
 
 
 @pytest.fixture
-def bench(tmp_path: Path):
+def bench(tmp_path: Path) -> Bench:
     package = tmp_path / "site" / "sglang"
     (package / "srt").mkdir(parents=True)
     (package / "__init__.py").write_text("from fake_engine import Engine, __version__\n")
@@ -37,7 +39,7 @@ QUICK = ("--batches", "1,4", "--repeats", "2", "--threshold", "2", "--new-tokens
 
 
 @pytest.mark.parametrize("arrangement", [["--side-by-side", "--start-together"], ["--side-by-side"], ["--passes", "2"]])
-def test_a_run_measures_all_modes_it_can(bench, tmp_path: Path, arrangement: list[str]):
+def test_a_run_measures_all_modes_it_can(bench: Bench, tmp_path: Path, arrangement: list[str]) -> None:
     ramp = ("--measure", "decode,ramp,switch", "--ramp-clients", "4", "--ramp-hold", "0.1", "--ramp-tokens", "8")
     done = bench(*QUICK, *ramp, *arrangement)
     assert done.returncode == 0, done.stderr
@@ -61,7 +63,7 @@ def test_a_run_measures_all_modes_it_can(bench, tmp_path: Path, arrangement: lis
     assert "gated / better" in done.stdout
 
 
-def test_single_modes_measured_apart_merge_into_ratios(bench, tmp_path: Path):
+def test_single_modes_measured_apart_merge_into_ratios(bench: Bench, tmp_path: Path) -> None:
     parts = []
     for mode in ("none", "gated"):
         assert bench(*QUICK, "--measure", "decode", "--modes", mode).returncode == 0
@@ -74,7 +76,7 @@ def test_single_modes_measured_apart_merge_into_ratios(bench, tmp_path: Path):
     assert "gated/none" in merged["summary"]["decode"][0]["ratios"]
 
 
-def test_an_engine_that_dies_ends_the_run_with_its_log_named(bench, tmp_path: Path):
+def test_an_engine_that_dies_ends_the_run_with_its_log_named(bench: Bench, tmp_path: Path) -> None:
     done = bench(*QUICK, "--modes", "none", FAKE_ENGINE_DIES="1")
     assert done.returncode == 1
     assert "'no speculation' ended with code 3" in done.stderr
@@ -82,7 +84,7 @@ def test_an_engine_that_dies_ends_the_run_with_its_log_named(bench, tmp_path: Pa
     assert "Traceback" not in done.stderr
 
 
-def test_a_pin_left_over_in_the_shell_does_not_reach_the_engines(bench, tmp_path: Path):
+def test_a_pin_left_over_in_the_shell_does_not_reach_the_engines(bench: Bench, tmp_path: Path) -> None:
     options = [*QUICK, "--measure", "decode", "--modes", "always", "--model", "t", "--draft", "d"]
     assert bench(*options, SGLANG_SIMULATE_ACC_LEN="4").returncode == 0
     first = json.loads((tmp_path / "out" / "results.json").read_text())
@@ -92,7 +94,7 @@ def test_a_pin_left_over_in_the_shell_does_not_reach_the_engines(bench, tmp_path
     assert second["engines"][0]["report"]["state"]["accept_length"] == "3.0"
 
 
-def test_a_pool_that_is_too_small_is_refused(bench):
+def test_a_pool_that_is_too_small_is_refused(bench: Bench) -> None:
     done = bench(*QUICK, "--modes", "none", "--engine-arg", "max_total_tokens=50")
     assert done.returncode == 1
     assert "4 requests need 96 KV slots and this engine has 50" in done.stderr
@@ -108,7 +110,9 @@ def test_a_pool_that_is_too_small_is_refused(bench):
         (["--engine-arg", "page_size"], "has no '='"),
     ],
 )
-def test_a_wrong_option_is_refused_before_anything_starts(bench, tmp_path: Path, options: list[str], why: str):
+def test_a_wrong_option_is_refused_before_anything_starts(
+    bench: Bench, tmp_path: Path, options: list[str], why: str
+) -> None:
     done = bench(*options)
     assert done.returncode in (1, 2)
     assert why in done.stderr

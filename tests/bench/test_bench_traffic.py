@@ -20,13 +20,13 @@ def run(fake: Engine, load: Any) -> Any:
         fake.loop.close()
 
 
-def test_prompts_are_distinct_and_clear_of_special_tokens():
+def test_prompts_are_distinct_and_clear_of_special_tokens() -> None:
     prompts = traffic.make_prompts(8, 32, vocabulary=256)
     assert len({tuple(prompt) for prompt in prompts}) == 8
     assert all(len(prompt) == 32 and min(prompt) >= 10 and max(prompt) < 256 for prompt in prompts)
 
 
-def test_decode_counts_all_rows_and_leaves_the_first_tokens_out_of_the_window():
+def test_decode_counts_all_rows_and_leaves_the_first_tokens_out_of_the_window() -> None:
     fake = engine(algorithm=None)
     seen = run(fake, traffic.decode(fake, traffic.make_prompts(5, 4, 256), 20))
     assert (seen.tokens, seen.window_tokens) == (100, 95)
@@ -35,19 +35,19 @@ def test_decode_counts_all_rows_and_leaves_the_first_tokens_out_of_the_window():
     assert fake.largest_batch == 5
 
 
-def test_decode_of_one_row_is_the_probe_alone():
+def test_decode_of_one_row_is_the_probe_alone() -> None:
     fake = engine()
     seen = run(fake, traffic.decode(fake, traffic.make_prompts(1, 4, 256), 20))
     assert (seen.tokens, seen.window_tokens) == (20, 18)
 
 
-def test_first_tokens_asks_each_row_for_one():
+def test_first_tokens_asks_each_row_for_one() -> None:
     fake = engine(algorithm=None)
     assert run(fake, traffic.first_tokens(fake, traffic.make_prompts(3, 4, 256))) > 0
     assert fake.largest_batch == 3
 
 
-def test_ramp_holds_each_level_and_lets_every_request_finish():
+def test_ramp_holds_each_level_and_lets_every_request_finish() -> None:
     fake = engine(threshold=2)
     clients = [1, 2, 4, 2, 1]
     seen = run(fake, traffic.ramp(fake, traffic.make_prompts(4, 4, 256), clients, 0.1, 10))
@@ -59,7 +59,7 @@ def test_ramp_holds_each_level_and_lets_every_request_finish():
     assert switches(speculating([tokens for *_, tokens in seen.probe_steps])) == 2
 
 
-def test_crossing_goes_plain_while_the_joiners_are_there():
+def test_crossing_goes_plain_while_the_joiners_are_there() -> None:
     prompts = traffic.make_prompts(6, 4, 256)
     fake = engine(threshold=3)
     seen = run(fake, traffic.crossing(fake, prompts[:2], prompts[2:], 60))
