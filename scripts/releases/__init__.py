@@ -1,0 +1,1 @@
+"""What scripts/check_releases.py is made of."""
