@@ -28,5 +28,7 @@ step 'mypy: package' "$bin/mypy"
 step 'mypy: tests' env MYPYPATH=tests/cpu_reference/site:scripts:tests/bench "$bin/mypy" --explicit-package-bases --exclude cpu_reference/site tests
 step 'mypy: scripts' types scripts "$root"
 step 'mypy: CPU reference' types tests/cpu_reference/site .
+[ $# -gt 0 ] || step 'releases: every one downloaded, checked, patched, reverted' "$bin/python" scripts/check_releases.py
 say 'pytest'
-exec "$bin/python" -m pytest -v --durations=10 "$@"
+# Two at a time, a file on one of them: engines of a file share servers, and most of an engine's life is one busy core.
+exec "$bin/python" -m pytest -v -n 2 --dist loadfile --durations=10 "$@"
