@@ -56,6 +56,15 @@ def interpreted_slot_kernels(module: Any) -> None:
     module._is_cuda = True
 
 
+def gather_rows(module: Any) -> None:
+    """From 0.5.16: the relay between steps gathers rows with a Triton kernel, for which the interpreter takes ages."""
+
+    def gather_spec_extras(indices: Any, *buffers: Any) -> tuple[Any, ...]:
+        return tuple(None if buffer is None else buffer[indices] for buffer in buffers)
+
+    module.gather_spec_extras = gather_spec_extras
+
+
 def _triton_kernel(name: str) -> Hook:
     def hook(module: ModuleType) -> None:
         from . import triton_attention
@@ -73,6 +82,7 @@ HOOKS: dict[str, Callable[[Any], None]] = {
     "sglang.srt.arg_groups.overrides": keep_intel_amx,
     "sglang.srt.arg_groups.speculative_hook": keep_overlap_schedule,
     "sglang.srt.layers.attention.intel_amx_backend": amx_seq_lens.fix,
+    "sglang.kernels.ops.speculative.gather_spec_extras": gather_rows,
     # Up to 0.5.15: attention backend triton
     f"{_TRITON_OPS}.extend_attention": _triton_kernel("extend_attention_fwd"),
     f"{_TRITON_OPS}.decode_attention": _triton_kernel("decode_attention_fwd"),
