@@ -11,27 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from sglang_eagle3_patch.contract.compare import Mismatch, compare
-from sglang_eagle3_patch.contract.paths import ContractError, candidates
-from sglang_eagle3_patch.contract.schema import Contract, Name, load
+from sglang_eagle3_patch.contract.schema import Contract, Name
 from sglang_eagle3_patch.contract.source import attributes, describe, find, nearest, parse
 
 MISSING = object()
-
-
-def choose(version: str) -> Contract:
-    """Return the contract that holds on the running SGLang of `version`.
-
-    Raises:
-        ContractError: none holds; the sentence names every mismatch.
-    """
-    reasons: list[str] = []
-    for release in candidates(version):
-        contract = load(release)
-        mismatches = check(contract)
-        if not mismatches:
-            return contract
-        reasons += [f"{mismatch} [series {release}]" for mismatch in mismatches]
-    raise ContractError(f"SGLang {version} is not what this patch was made for: {'; '.join(reasons)}")
 
 
 def check(contract: Contract) -> list[Mismatch]:
