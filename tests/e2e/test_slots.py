@@ -93,8 +93,9 @@ def test_fallback_reserves_what_plain_decode_does(setup: Setup) -> None:
 def test_prefix_cache_hits_in_fallback_equal_no_speculation(gated: Server, reference: Reference) -> None:
     """Second turns over what the first ones said, on a shared prefix.
 
-    Two tokens short, as under EAGLE-3 always, and both for good reason: the draft's K and V of a position depend on
-    the token after it, so upstream's cache keys are pairs; and the last token is not run once more after the end.
+    One or two tokens short, as under EAGLE-3 always, and for good reason: the draft's K and V of a position depend on
+    the token after it, so upstream's cache keys are pairs; and whether the last token was run once more when the end
+    was noticed is the overlap scheduler's luck.
     """
     prefix = prompt(40, seed=740)
     opening = [Request(prefix + prompt(9, seed=741 + i), greedy(30)) for i in range(N + 2)]
@@ -108,4 +109,4 @@ def test_prefix_cache_hits_in_fallback_equal_no_speculation(gated: Server, refer
     assert second[0].outputs == second[1].outputs
     hits, wanted = ([answer.meta_info["cached_tokens"] for answer in turn.answers] for turn in second)
     assert min(wanted) >= len(prefix) + 30
-    assert hits == [tokens - 2 for tokens in wanted]
+    assert all(1 <= tokens - hit <= 2 for hit, tokens in zip(hits, wanted, strict=True)), (hits, wanted)
