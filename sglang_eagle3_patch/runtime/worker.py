@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +13,6 @@ from sglang_eagle3_patch.runtime.draft_sync import DraftSync
 from sglang_eagle3_patch.runtime.gate import GATE, BatchGate, Mode
 from sglang_eagle3_patch.runtime.generations.base import Generation
 from sglang_eagle3_patch.runtime.graphs import PlainGraphs
-
-logger = logging.getLogger("sglang.eagle3_batch_gate")
 
 
 class GatedWorkerMixin:
