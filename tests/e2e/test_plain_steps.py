@@ -47,8 +47,10 @@ HOOKS = {
 }
 """
 
+# All that sample ask for a top-k or top-p: upstream gives its noise to tokens in sorted order as soon as one request of
+# a batch asks, in vocabulary order otherwise, so without it a seed's tokens depend on which requests prefill together.
 SAMPLED: list[dict[str, Any]] = [
-    {"temperature": 1.0, "sampling_seed": 11},
+    {"temperature": 1.0, "sampling_seed": 11, "top_k": 200},
     {"temperature": 1.0, "sampling_seed": 12, "top_k": 20},
     {"temperature": 0.7, "sampling_seed": 13, "top_p": 0.8},
 ]
@@ -56,7 +58,7 @@ PENALISED: list[dict[str, Any]] = [
     {"frequency_penalty": 0.7},
     {"presence_penalty": 1.1},
     {"repetition_penalty": 1.5},
-    {"frequency_penalty": 0.4, "temperature": 0.8, "sampling_seed": 15},
+    {"frequency_penalty": 0.4, "temperature": 0.8, "sampling_seed": 15, "top_k": 200},
     {"min_new_tokens": 25, "stop_token_ids": list(range(40, 200)), "ignore_eos": False},
 ]
 
