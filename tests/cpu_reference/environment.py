@@ -82,6 +82,14 @@ def variables(tree: Path) -> dict[str, str]:
     }
 
 
+def rank_variables(ranks: int) -> dict[str, str]:
+    """Variables on top, for a server with ``tp_size`` ranks: SGLang wants cores named for each on a small machine.
+
+    It does nothing with them: what pins threads is a compiled kernel, which is not here.
+    """
+    return {"SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(rank) for rank in range(ranks))}
+
+
 def server_args(tree: Path, **over: Any) -> dict[str, Any]:
     """Server arguments for a small CPU run of ``tree``; ``over`` adds to them and replaces them."""
     amx = release_of(tree) >= _FIRST_WITH_AMX_SPECULATION
