@@ -23,6 +23,7 @@ def announce(server_args: Any, rank: int) -> None:
     """Log the start-up line, off or on, so that its absence means something. Called in each scheduler process."""
     GATE.threshold = server_args.speculative_disable_batch_threshold
     if rank:
+        logger.setLevel(logging.ERROR)  # every rank would say the same: the first one speaks for all
         return
     if GATE.enabled:
         sync = server_args.speculative_fallback_draft_sync

@@ -192,6 +192,7 @@ def test_full_draft_extend_and_keys_and_values_of_every_shard(full: Watched, alo
     assert turn.outputs == alone.outputs(CROSSING)
     assert turn.count("plain_steps") >= 20
     assert turn.count("speculative_steps") >= 20
+    assert full.server.log.count("EAGLE-3 batch gate: plain steps run a full draft extend") == 1  # not once a rank
     shards = [json.loads(line) for line in (full.folder / "shards.jsonl").read_text().splitlines()]
     for rank in range(RANKS):
         assert len([shard for shard in shards if shard["rank"] == rank]) == turn.count("plain_steps")

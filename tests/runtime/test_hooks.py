@@ -42,6 +42,12 @@ def test_one_start_up_line_off_or_on_on_rank_0(gate: BatchGate, caplog: pytest.L
     assert gate.threshold == 4
 
 
+def test_only_rank_0_warns(gate: BatchGate, caplog: pytest.LogCaptureFixture) -> None:
+    hooks.announce(started(16), rank=1)
+    hooks.warn_if_idle(16)
+    assert caplog.records == []
+
+
 def test_every_rank_gets_the_threshold(gate: BatchGate) -> None:
     hooks.announce(started(4), rank=3)
     assert gate.threshold == 4
