@@ -10,9 +10,9 @@ from typing import Any
 from packaging.version import Version
 
 from tests import trees
-from tests.trees import CACHE
 
 ROOT = trees.REPOSITORY
+CACHE = trees.CACHE
 _SITE = Path(__file__).resolve().parent / "site"
 _TRANSFORMERS_4 = CACHE / "overlay-transformers4"
 
