@@ -135,7 +135,7 @@ def _flushed(upstream: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def update(worker: Any, *args: Any, **kwargs: Any) -> Any:
         if worker.draft_sync is not None:
-            worker.draft_sync.flush()
+            worker.draft_sync.settle()
         return upstream(worker, *args, **kwargs)
 
     return update
