@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -24,17 +27,31 @@ def unpacked(release: str) -> Path:
     if given and (Path(given) / release / "sglang").is_dir():
         return Path(given) / release
     folder = CACHE / "sglang" / release
-    if not (folder / "sglang").is_dir():
-        wheels = CACHE / "wheels"
-        pattern = f"sglang-{release}-*.whl"
-        if not any(wheels.glob(pattern)):
-            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels)]
-            subprocess.run([*command, f"sglang=={release}"], check=True)
-        staged = folder.with_suffix(f".{os.getpid()}")
-        with zipfile.ZipFile(next(wheels.glob(pattern))) as wheel:
-            wheel.extractall(staged)
-        staged.rename(folder)
+    with _one_at_a_time():
+        if not (folder / "sglang").is_dir():
+            staged = folder.with_suffix(".part")
+            shutil.rmtree(staged, ignore_errors=True)
+            with zipfile.ZipFile(_wheel(release)) as wheel:
+                wheel.extractall(staged)
+            staged.rename(folder)  # a tree is there whole or not at all
     return folder
+
+
+def _wheel(release: str) -> Path:
+    wheels, pattern = CACHE / "wheels", f"sglang-{release}-*.whl"
+    if not any(wheels.glob(pattern)):
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels)]
+        subprocess.run([*command, f"sglang=={release}"], check=True)
+    return next(wheels.glob(pattern))
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two test processes, or one and make_env.sh, would unpack into each other."""
+    CACHE.mkdir(exist_ok=True)
+    with (CACHE / "make_env.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def sglang_tree(release: str, into: Path) -> Path:

@@ -150,6 +150,18 @@ class DraftSync:
                     torch.cat(window.slots),
                 )
 
+    def settle(self) -> None:
+        """Write the gathered rows from the scheduler's stream, and see it done.
+
+        A step in flight on the forward stream may still be filling them, and what comes next changes the weights.
+        """
+        if self._window is None:
+            return
+        device = torch.get_device_module(self._window.index.device)
+        device.synchronize()
+        self.flush()
+        device.synchronize()
+
     # -- resume ------------------------------------------------------------------------------------------------------
 
     def remember_prefill(self, batch: Any, result: Any) -> None:

@@ -7,8 +7,6 @@ import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from sglang_eagle3_patch.runtime.draft_sync import DraftSync
 from sglang_eagle3_patch.runtime.gate import GATE, BatchGate, Mode
 from sglang_eagle3_patch.runtime.generations.base import Generation
@@ -37,7 +35,6 @@ class GatedWorkerMixin:
         # a resume makes them fresh. On the CPU, so that a speculative step knows without a sync if it must resume.
         self.stale_rows: set[int] = set()
         self.last_step_plain: bool = False
-        self.one_accepted: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
         self.generation.after_init(self)
 
@@ -138,7 +135,7 @@ def _flushed(upstream: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(upstream)
     def update(worker: Any, *args: Any, **kwargs: Any) -> Any:
         if worker.draft_sync is not None:
-            worker.draft_sync.flush()
+            worker.draft_sync.settle()
         return upstream(worker, *args, **kwargs)
 
     return update

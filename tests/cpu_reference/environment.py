@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from packaging.version import Version
 
-ROOT = Path(__file__).resolve().parents[2]
-CACHE = ROOT / ".cache"
+from tests import trees
+
+ROOT = trees.REPOSITORY
+CACHE = trees.CACHE
 _SITE = Path(__file__).resolve().parent / "site"
 _TRANSFORMERS_4 = CACHE / "overlay-transformers4"
 
@@ -21,17 +22,8 @@ _FIRST_WITH_SPEC_V2_ON = Version("0.5.11")
 
 
 def tree(release: str) -> Path:
-    """The pristine tree of a release, fetched and unpacked if it is not there yet. Copy it before you patch it.
-
-    Raises:
-        RuntimeError: it could not be fetched; the text says why.
-    """
-    path = CACHE / "sglang" / release
-    if not (path / "sglang").is_dir():
-        done = subprocess.run([ROOT / "scripts" / "make_env.sh", release], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(done.stderr.strip())
-    return path
+    """The pristine tree of a release, fetched and unpacked if it is not there yet. Copy it before you patch it."""
+    return trees.unpacked(release)
 
 
 def python() -> Path:

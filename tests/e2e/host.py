@@ -37,8 +37,8 @@ def gpu(python: Path) -> Host:
 
 
 def _gpu_variables(tree: Path) -> dict[str, str]:
-    paths = [tree, environment.ROOT]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "PYTHONUNBUFFERED": "1"}
+    paths = [str(tree), str(environment.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
 
 
 def _gpu_server_args(tree: Path, **over: Any) -> dict[str, Any]:

@@ -16,15 +16,20 @@ def copy(tree: Path, folder: Path) -> Path:
     return folder
 
 
-def patched(tree: Path, folder: Path) -> Path:
+def patched(tree: Path, folder: Path, python: Path | None = None) -> Path:
     """Copy an SGLang tree to ``folder`` and apply our patch there, through the command a user runs.
+
+    Args:
+        tree: folder that holds ``sglang/``.
+        folder: the copy.
+        python: the interpreter that has our package; that of the CPU reference if left out.
 
     Raises:
         RuntimeError: the installer refused; the text is its own sentence.
     """
     copy(tree, folder)
-    command = environment.python().with_name("sglang-eagle3-patch")
-    done = subprocess.run([command, "apply", folder], capture_output=True, text=True, check=False)
+    command = [str(python or environment.python()), "-m", "sglang_eagle3_patch", "apply", str(folder)]
+    done = subprocess.run(command, cwd=environment.ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr.strip() or done.stdout.strip())
     return folder

@@ -19,7 +19,7 @@ from sglang_eagle3_patch.runtime import draft_sync
 from sglang_eagle3_patch.runtime.draft_sync import DraftSync
 from sglang_eagle3_patch.runtime.gate import BatchGate
 from sglang_eagle3_patch.runtime.generations.base import Generation
-from sglang_eagle3_patch.runtime.worker import GatedWorkerMixin
+from sglang_eagle3_patch.runtime.worker import GatedWorkerMixin, gated_worker
 
 N = 2
 ROWS = 5  # of the request pool
@@ -209,6 +209,31 @@ def test_a_play_that_never_flushes_is_caught(monkeypatch: pytest.MonkeyPatch) ->
     play.decode(2)
     with pytest.raises(KeyError):
         play.check()
+
+
+def test_new_weights_wait_until_the_rows_are_written_with_the_old_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithWeights(Upstream):
+        def __init__(self, pool: Slots) -> None:
+            super().__init__(pool)
+            self.written_before: list[int] = []
+
+        @property
+        def last_shared_read_runner(self) -> None: ...
+
+        def weight_update_runners(self) -> None:
+            self.written_before.append(len(self.pool.value))
+
+    monkeypatch.setattr(Generation, "after_init", lambda self, worker: None)
+    play = Play()
+    worker = gated_worker(WithWeights, "v0_5_21")(play.pool)
+    worker.weight_update_runners()  # before there is a draft sync
+    worker.draft_sync = play.sync
+    for length in (2, 2, 2):
+        play.prefill(length)
+    play.decode(1)
+    before = len(play.pool.value)
+    worker.weight_update_runners()
+    assert worker.written_before == [0, before + N + 1]
 
 
 def test_rows_of_several_steps_are_written_together(monkeypatch: pytest.MonkeyPatch) -> None:

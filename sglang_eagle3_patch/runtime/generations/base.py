@@ -217,15 +217,6 @@ class Generation:
         following.future_indices = None
         return following
 
-    def one_accepted(self, worker: Any, tokens: torch.Tensor) -> torch.Tensor:
-        """[batch] int32 of ones: every request accepted its one token. Made once, read only."""
-        size = tokens.shape[0]
-        if worker.one_accepted is None or worker.one_accepted.shape[0] < size:
-            rows = max(size, worker.req_to_token_pool.req_to_token.shape[0])
-            worker.one_accepted = torch.ones(rows, dtype=torch.int32, device=tokens.device)
-        ones: torch.Tensor = worker.one_accepted[:size]
-        return ones
-
     def plain_result(
         self,
         worker: Any,
@@ -243,7 +234,8 @@ class Generation:
             next_token_ids=next_tokens,
             can_run_cuda_graph=target_result.can_run_cuda_graph,
             next_draft_input=next_input,
-            accept_lens=self.one_accepted(worker, next_tokens),
+            # On the CPU, where the scheduler wants them: nothing to copy. Nobody reads a plain step's on the device.
+            accept_lens=torch.ones(next_tokens.shape, dtype=torch.int32, device="cpu"),
             draft_state_fresh=worker.draft_sync.keeps_state_fresh,
             **self.result_fields(target_result, new_seq_lens, forward_batch),
         )

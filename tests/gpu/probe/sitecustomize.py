@@ -1,14 +1,13 @@
 """Counts the CPU-GPU synchronisations of the gate's own code in a running server.
 
 Put this folder on PYTHONPATH and name a file in GATE_SYNC_REPORT. Every call of the functions below runs with torch's
-sync debug mode on; each warning it raises is a synchronisation. Upstream's speculative step is counted beside ours, so
-that a report of zeros means that the counter works.
+sync debug mode on; each warning it raises is a synchronisation. One that must be seen is counted first, as `control`.
 """
 
 from __future__ import annotations
 
-import atexit
 import functools
+import itertools
 import json
 import os
 import sys
@@ -49,7 +48,7 @@ def counted(name: str, function: Any) -> Any:
 
 
 def install(worker: ModuleType) -> None:
-    """Wrap our own functions, and one that must synchronise."""
+    """Wrap our own functions, and one that must synchronise. The report is written every few steps."""
     from sglang_eagle3_patch.runtime.draft_sync import DraftSync
     from sglang_eagle3_patch.runtime.generations.base import Generation
 
@@ -65,23 +64,23 @@ def install(worker: ModuleType) -> None:
     def build(self: Any) -> None:
         init(self)
         control()
-        atexit.register(report)
 
     worker.GatedWorkerMixin.build_plain_path = build
     step = worker.GatedWorkerMixin.forward_batch_generation
+    steps = itertools.count()
 
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return step(self, *args, **kwargs)
         finally:
-            if sum(calls.values()) % 64 == 0:
+            if next(steps) % 8 == 0:
                 report()
 
     worker.GatedWorkerMixin.forward_batch_generation = forward
 
 
 def report() -> None:
-    """Write what was counted so far; the scheduler may be killed rather than end."""
+    """Write what was counted so far; the scheduler is killed rather than ended."""
     with open(os.environ["GATE_SYNC_REPORT"], "w") as file:
         json.dump({"calls": calls, "syncs": syncs, "where": {k: sorted(set(v))[:8] for k, v in where.items()}}, file)
 

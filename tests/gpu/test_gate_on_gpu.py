@@ -1,0 +1,68 @@
+"""The gate with CUDA graphs and streams that are real: same output, and no step of ours waits for the device."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cpu_reference import environment
+from tests.e2e.engine import Run, run_engine
+from tests.e2e.workload import Request, shrinking_then_growing
+from tests.gpu.conftest import Setup
+from tests.models.prompts import make_prompts
+
+N = 4
+OURS = ("plain_step", "after_plain_step", "flush", "resume", "remember_prefill")
+PROBE = Path(__file__).parent / "probe"
+TIMEOUT_S = 500.0  # a first start compiles kernels
+
+
+def text(length: int, seed: int) -> list[int]:
+    """A prompt in the language of the trained pair."""
+    return make_prompts(1, seed, length)[0]
+
+
+def requests() -> list[Request]:
+    """A batch that shrinks from 8 to 1, grows to 8 again and shrinks to 1 once more."""
+    return shrinking_then_growing(8, say=text)
+
+
+@pytest.fixture(scope="module")
+def plain(setup: Setup) -> Run:
+    args = {"model_path": str(setup.target)}
+    return run_engine(setup.upstream, args, requests(), host=setup.host, timeout_s=TIMEOUT_S)
+
+
+@pytest.mark.parametrize(("topk", "draft_tokens"), [(1, 4), (4, 8)])
+def test_same_output_and_no_synchronisation(
+    setup: Setup, plain: Run, tmp_path: Path, topk: int, draft_tokens: int
+) -> None:
+    report = tmp_path / "syncs.json"
+    paths = f"{PROBE}:{setup.host.variables(setup.patched)['PYTHONPATH']}"
+    args: dict[str, Any] = {
+        "model_path": str(setup.target),
+        "speculative_disable_batch_threshold": N,
+        **environment.eagle3_args(setup.draft, topk=topk, draft_tokens=draft_tokens),
+    }
+    run = run_engine(
+        setup.patched,
+        args,
+        requests(),
+        host=setup.host,
+        variables={"PYTHONPATH": paths, "GATE_SYNC_REPORT": str(report)},
+        timeout_s=TIMEOUT_S,
+    )
+    assert "plain decode graphs" in run.log
+    assert run.gate["plain_steps"] >= 20
+    assert run.gate["speculative_steps"] >= 20
+    assert run.gate["resumes"] >= 2
+    assert run.outputs == plain.outputs
+
+    counted = json.loads(report.read_text())
+    print(json.dumps(counted))  # shown with -s or on failure
+    assert counted["syncs"]["control"] >= 1  # or the counter does not count
+    assert all(counted["calls"][name] > 0 for name in OURS)
+    assert {name: counted["syncs"].get(name, 0) for name in OURS} == dict.fromkeys(OURS, 0), counted["where"]
