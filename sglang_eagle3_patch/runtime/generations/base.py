@@ -163,13 +163,13 @@ class Generation:
         self.shape_logprobs(batch, logits)
 
         next_input = self.next_draft_input(draft_input, next_tokens, new_seq_lens)
-        # Not the forward batch's positions: up to 0.5.16 they stay padded after an eager step of several ranks. A copy,
-        # made on the forward stream: the batch's own tensor belongs to the schedule stream.
-        positions = seq_lens.to(torch.int64, copy=True)
         sync = worker.draft_sync
         if sync.keeps_state_fresh:
             sync.extend_draft(batch, next_input, seq_lens, 0, next_tokens, logits.hidden_states)
         else:
+            # Not the forward batch's positions: up to 0.5.16 they stay padded after an eager step of several ranks. A
+            # copy, made on the forward stream: the batch's own tensor belongs to the schedule stream.
+            positions = seq_lens.to(torch.int64, copy=True)
             sync.after_plain_step(batch, rows, next_tokens, positions, slots, logits.hidden_states)
         if not self.returns_hidden_states(batch):
             logits.hidden_states = None
