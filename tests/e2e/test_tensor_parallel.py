@@ -1,15 +1,17 @@
 """Two ranks: each holds half of the heads and of the vocabulary, decides for itself, and must do what the other does.
 
 A rank that decided otherwise would enter another collective than its peer: the server would hang, or exchange the
-wrong tensors. rank_probe.py writes down what each rank did.
+wrong tensors. rank_probe.py writes down what each rank did. Every turn ends idle, where each rank counts its KV slots
+and ends the server if one is missing.
 """
 
 from __future__ import annotations
 
 import json
 import random
+import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,10 +62,15 @@ class Watched:
                 assert mine == theirs
         return first
 
-    def take_turn(self, requests: list[Request]) -> tuple[Turn, list[dict[str, Any]]]:
-        """Serve ``requests``; also returns what both ranks did meanwhile."""
+    def take_turn(
+        self, requests: list[Request], beside: Callable[[], None] = lambda: None
+    ) -> tuple[Turn, list[dict[str, Any]]]:
+        """Serve ``requests``, with ``beside`` in a thread of its own; also returns what both ranks did meanwhile."""
         done = len(self.records())
-        turn = take_turn(self.server, requests)
+        with ThreadPoolExecutor(1) as pool:
+            other = pool.submit(beside)
+            turn = take_turn(self.server, requests)
+            other.result()
         return turn, self.records()[done:]
 
 
@@ -130,19 +137,21 @@ def test_sampled_tokens_are_the_same_on_both_ranks(gated: Watched) -> None:
 
 def test_a_client_that_disconnects_ends_the_fallback(gated: Watched, alone: Reference) -> None:
     """The request above N is dropped by its client: both ranks abort it at the same step, and resume at the next."""
-    with ThreadPoolExecutor(1) as pool:
-        turn = pool.submit(gated.take_turn, LASTING)
-        leave_after(gated.server, Request(say(5, seed=310), greedy(900)), chunks=30)
-        found, steps = turn.result()
-    assert found.outputs == alone.outputs(LASTING)
-    assert found.count("plain_steps") >= 20
-    assert found.count("resumes") >= 1
-    aborted = [step for step in steps if step["mode"] != "prefill" and len(step["rows"]) > N]
-    assert len(aborted) < 800  # or it lived to its last token
+    above = Request(say(5, seed=310), greedy(900))
+
+    def come_and_leave() -> None:
+        time.sleep(0.3)  # the others are there by then
+        hang_up(gated.server, above, chunks=30)
+
+    turn, steps = gated.take_turn(LASTING, come_and_leave)
+    assert turn.outputs == alone.outputs(LASTING)
+    assert turn.count("plain_steps") >= 20
+    assert turn.count("resumes") >= 1
+    assert len([step for step in steps if step["mode"] == "plain"]) < 800  # or it lived to its last token
 
 
-def leave_after(running: Server, request: Request, chunks: int) -> None:
-    """Stream a request and hang up after some chunks of its answer."""
+def hang_up(running: Server, request: Request, chunks: int) -> None:
+    """Stream a request's answer, and close the connection after some chunks."""
     body = {"input_ids": request.input_ids, "sampling_params": request.sampling, "stream": True}
     asked = urllib.request.Request(
         f"{running.url}/generate", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -199,4 +208,4 @@ def test_full_draft_extend_and_keys_and_values_of_every_shard(full: Watched, alo
     for shard in shards:
         assert shard["heads"] == 1  # of the draft's two
         # A product of fewer rows rounds in its own way; K or V of other heads or tokens would be wrong by ones.
-        assert max(shard["differences"]) < 1e-4
+        assert all(difference < 1e-4 for difference in shard["differences"]), shard
