@@ -233,7 +233,7 @@ def _flags(args: Mapping[str, Any]) -> list[str]:
             continue
         flags.append("--" + name.replace("_", "-"))
         if value is not True:
-            flags.append(str(value))
+            flags += map(str, value if isinstance(value, list) else [value])
     return flags
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,15 @@ class Host:
 def cpu() -> Host:
     """The CPU reference."""
     return Host(environment.python(), environment.variables, environment.server_args)
+
+
+def cpu_with_graphs(sizes: Sequence[int]) -> Host:
+    """The CPU reference with SGLang's CUDA graph runners, which capture these batch sizes."""
+    return Host(
+        environment.python(),
+        lambda tree: environment.variables(tree) | environment.GRAPHS,
+        lambda tree, **over: environment.server_args(tree, **environment.graph_args(tree, sizes), **over),
+    )
 
 
 def gpu(python: Path) -> Host:
