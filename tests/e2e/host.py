@@ -52,13 +52,12 @@ def _gpu_variables(tree: Path) -> dict[str, str]:
 
 def _gpu_server_args(tree: Path, **over: Any) -> dict[str, Any]:
     return {
-        "attention_backend": "triton",  # the one that takes the tiny pair's head size
+        **environment.graph_args(tree, (1, 2, 4, 6, 8, 12, 16)),  # over triton, which takes the tiny pair's head size
         "dtype": "float32",
         "skip_tokenizer_init": True,
         "max_total_tokens": 65536,
         "max_running_requests": 16,
         "mem_fraction_static": 0.3,
-        "cuda_graph_max_bs": 16,
         "random_seed": 1,
         "context_length": 1024,
         "log_level": "info",
