@@ -6,7 +6,6 @@ Run it through quickstart.sh, which makes the environment.
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -42,14 +41,14 @@ def main(
     FOLDER.mkdir(parents=True)
     try:
         host = gpu(gpu_python) if gpu_python else cpu()
-        original = _installed_tree(gpu_python) if gpu_python else environment.tree(release)
+        original = trees.installed(gpu_python, FOLDER / "original") if gpu_python else environment.tree(release)
         say(f"SGLang {environment.release_of(original)} on {'the GPU' if gpu_python else 'the CPU reference'}")
         patched = trees.patched(original, FOLDER / "tree")
         say(f"patched copy: {_shown(patched)}")
         trained = tiny_models.trained()
         pair = trained or tiny_models.pair()
         say(f"model pair: {_shown(pair.target)}, {_shown(pair.draft)}")
-        requests = shrinking_then_growing(CLIENTS, say=_text if trained else prompt)
+        requests = shrinking_then_growing(CLIENTS, say=prompts.prompt if trained else prompt)
         model = {"model_path": str(pair.target)}
         gated = {**environment.eagle3_args(pair.draft), "speculative_disable_batch_threshold": threshold}
         plain = serve("no speculation", host, original, model, requests)
@@ -114,20 +113,6 @@ def judge(run: Run, plain: Run) -> None:
     if same < len(plain.outputs):
         fail(f"Only {same} of {len(plain.outputs)} outputs equal those without speculation: please report this.")
     console.print(f"[green]outputs: all {same} equal those without speculation; every KV slot is back[/green]")
-
-
-def _installed_tree(python: Path) -> Path:
-    """A copy of the SGLang that ``python`` imports, for it is somebody's own and stays as it is."""
-    code = "import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec('sglang').origin).parent)"
-    package = Path(subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip())
-    copy = FOLDER / "original"
-    shutil.copytree(package, copy / "sglang", symlinks=True)
-    return copy
-
-
-def _text(length: int, seed: int) -> list[int]:
-    """A prompt in the language of the trained pair."""
-    return prompts.make_prompts(1, seed, length)[0]
 
 
 def _shown(path: Path) -> str:

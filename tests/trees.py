@@ -22,14 +22,19 @@ def unpacked(release: str) -> Path:
     """Return a folder that holds that release's `sglang` and its dist-info. It is shared: never write there.
 
     The folders are those of scripts/make_env.sh.
+
+    Raises:
+        RuntimeError: it could not be downloaded; the text says why.
     """
     given = os.environ.get(TREES_VARIABLE)
     if given and (Path(given) / release / "sglang").is_dir():
         return Path(given) / release
     folder = CACHE / "sglang" / release
+    if (folder / "sglang").is_dir():
+        return folder
     with _one_at_a_time():
-        if not (folder / "sglang").is_dir():
-            staged = folder.with_suffix(".part")
+        if not (folder / "sglang").is_dir():  # whoever had the lock may have made it
+            staged = folder.with_name(f"{release}.part")
             shutil.rmtree(staged, ignore_errors=True)
             with zipfile.ZipFile(_wheel(release)) as wheel:
                 wheel.extractall(staged)
@@ -41,7 +46,9 @@ def _wheel(release: str) -> Path:
     wheels, pattern = CACHE / "wheels", f"sglang-{release}-*.whl"
     if not any(wheels.glob(pattern)):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(wheels)]
-        subprocess.run([*command, f"sglang=={release}"], check=True)
+        done = subprocess.run([*command, f"sglang=={release}"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"SGLang {release} could not be downloaded: {done.stderr.strip()}")
     return next(wheels.glob(pattern))
 
 

@@ -56,7 +56,7 @@ def round_trip(release: str) -> Outcome:
             _git_takes_the_diff(tree, plan)
             _applies(tree, plan)
             _reverts(tree, unpacked(release))
-    except (Broken, Refusal, ContractError, subprocess.CalledProcessError, OSError) as error:
+    except (Broken, Refusal, ContractError, subprocess.CalledProcessError, RuntimeError, OSError) as error:
         return Outcome(release, torch, problem=str(error))
     return Outcome(release, torch, len(schema.load(release).names), len(plan.series.edits), len(plan.changes))
 

@@ -8,7 +8,6 @@ and ends the server if one is missing.
 from __future__ import annotations
 
 import json
-import random
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -37,7 +36,7 @@ GATED = {**ARGS, **environment.eagle3_args(models.DRAFT), "speculative_disable_b
 
 def say(length: int, seed: int) -> list[int]:
     """A prompt in the language of the trained pair, long enough for it to know how to go on."""
-    return prompts.text(random.Random(seed), prompts.KEYS + length)
+    return prompts.prompt(prompts.KEYS + length, seed)
 
 
 CROSSING = shrinking_then_growing(8, say=say)

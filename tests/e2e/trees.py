@@ -16,6 +16,20 @@ def copy(tree: Path, folder: Path) -> Path:
     return folder
 
 
+def installed(python: Path, folder: Path) -> Path:
+    """Copy the SGLang that ``python`` imports to ``folder``, for it is somebody's own and stays as it is.
+
+    Raises:
+        RuntimeError: it imports none.
+    """
+    code = "import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec('sglang').origin).parent)"
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{python} has no SGLang: install it there (pip install sglang).")
+    copy(Path(done.stdout.strip()), folder / "sglang")
+    return folder
+
+
 def patched(tree: Path, folder: Path, python: Path | None = None) -> Path:
     """Copy an SGLang tree to ``folder`` and apply our patch there, through the command a user runs.
 

@@ -5,7 +5,6 @@ The SGLang that this Python imports is copied, and the copy is patched: what is 
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
 import sys
 from dataclasses import dataclass
@@ -39,11 +38,8 @@ class Setup:
 @pytest.fixture(scope="session")
 def setup(tmp_path_factory: pytest.TempPathFactory) -> Setup:
     folder, python = tmp_path_factory.mktemp("sglang"), Path(sys.executable)
-    spec = importlib.util.find_spec("sglang")
-    assert spec is not None, "tests/gpu needs an installed SGLang: pip install sglang"
-    assert spec.origin is not None
-    shutil.copytree(Path(spec.origin).parent, folder / "upstream" / "sglang", symlinks=True)
+    upstream = trees.installed(python, folder / "upstream")
     pair = tiny_models.trained()
     assert pair is not None
-    patched = trees.patched(folder / "upstream", folder / "patched", python)
-    return Setup(gpu(python), folder / "upstream", patched, pair.target, pair.draft)
+    patched = trees.patched(upstream, folder / "patched", python)
+    return Setup(gpu(python), upstream, patched, pair.target, pair.draft)

@@ -12,7 +12,7 @@ from tests.cpu_reference import environment
 from tests.e2e.engine import Run, run_engine
 from tests.e2e.workload import Request, shrinking_then_growing
 from tests.gpu.conftest import Setup
-from tests.models.prompts import make_prompts
+from tests.models.prompts import prompt
 
 N = 4
 OURS = ("plain_step", "after_plain_step", "flush", "resume", "remember_prefill")
@@ -20,14 +20,9 @@ PROBE = Path(__file__).parent / "probe"
 TIMEOUT_S = 500.0  # a first start compiles kernels
 
 
-def text(length: int, seed: int) -> list[int]:
-    """A prompt in the language of the trained pair."""
-    return make_prompts(1, seed, length)[0]
-
-
 def requests() -> list[Request]:
     """A batch that shrinks from 8 to 1, grows to 8 again and shrinks to 1 once more."""
-    return shrinking_then_growing(8, say=text)
+    return shrinking_then_growing(8, say=prompt)
 
 
 @pytest.fixture(scope="module")

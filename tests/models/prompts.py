@@ -34,6 +34,11 @@ def text(rng: random.Random, length: int, drawn: int = KEYS) -> list[int]:
     return [token(start + i, first[i % KEYS] + i // KEYS) for i in range(length)]
 
 
+def prompt(length: int, seed: int) -> list[int]:
+    """A text of ``length`` token ids, the same one for the same ``seed``."""
+    return text(random.Random(seed), length)
+
+
 def make_prompts(n: int, seed: int, length: int = 2 * KEYS) -> list[list[int]]:
     """``n`` prompts of ``length`` token ids each, the same ones for the same ``seed``."""
     rng = random.Random(seed)

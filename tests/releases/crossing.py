@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from tests.e2e.decode_log import read_steps
 from tests.e2e.engine import Run, run_engine
 from tests.e2e.host import Host, cpu, cpu_with_graphs
 from tests.e2e.workload import Request, shrinking_then_growing
-from tests.models.prompts import KEYS, continuation, text
+from tests.models.prompts import KEYS, continuation, prompt
 
 THRESHOLD = 4
 LEAST_STEPS = 20  # of each kind
@@ -62,7 +61,7 @@ def cross_with_graphs(release: str) -> dict[str, Any]:
     """
     pair = tiny_models.trained()
     assert pair is not None, "the trained pair of tests/models is missing"
-    work = shrinking_then_growing(8, say=lambda length, seed: text(random.Random(seed), 2 * KEYS + length))
+    work = shrinking_then_growing(8, say=lambda length, seed: prompt(2 * KEYS + length, seed))
     expected = [continuation(request.input_ids, request.sampling["max_new_tokens"]) for request in work]
     run = _gated(release, pair, work, cpu_with_graphs(GRAPH_SIZES))
     counted = _counted(run, expected)

@@ -36,6 +36,17 @@ def test_only_sizes_above_the_threshold_are_captured_and_the_settings_stay() -> 
     assert Upstream([1, 8]).captured == {1: "none", 8: "none"}
 
 
+@pytest.mark.parametrize(
+    ("floor", "captured"),
+    [(0, [8, 16, 24]), (8, [16, 24]), (15, [16, 24]), (24, [24]), (30, [24])],
+    ids=["no floor", "on a bucket", "between two", "on the largest", "above all"],
+)
+def test_only_sizes_that_a_plain_step_can_have(floor: int, captured: list[int]) -> None:
+    runner = plain_runner_class(Upstream, {}, floor)([8, 16, 24])
+    assert runner.capture_bs == captured
+    assert runner.max_bs == 24
+
+
 def test_two_thresholds_do_not_share_a_class() -> None:
     low, high = (plain_runner_class(Upstream, {}, floor) for floor in (1, 4))
     assert (low([1, 2, 8]).capture_bs, high([1, 2, 8]).capture_bs) == ([2, 8], [8])
