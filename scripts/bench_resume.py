@@ -13,6 +13,7 @@ import os
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,6 +155,7 @@ def main(
     topk: Annotated[int, typer.Option(min=1)] = 1,
     draft_tokens: Annotated[int | None, typer.Option(help="Default steps x topk + 1.")] = None,
     servers: Annotated[str, typer.Option()] = ",".join(SERVERS),
+    start_together: Annotated[bool, typer.Option(help="All servers at once; needs memory for all of them.")] = False,
     engine_arg: Annotated[list[str] | None, typer.Option(help="Any server argument, NAME=JSON; repeatable.")] = None,
     worker: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
@@ -185,11 +187,14 @@ def main(
         "off": {**gate, "speculative_fallback_draft_sync": "off"},
     }
     counts = [int(part) for part in plain_steps.split(",")]
-    samples: dict[str, list[Sample]] = {}
-    version = ""
-    for server in servers.split(","):
-        job = Job(server, {**engine, **extra[server]}, texts[:count], counts, tail, threshold)
-        samples[server], version = run(job, out)
+    jobs = [
+        Job(server, {**engine, **extra[server]}, texts[:count], counts, tail, threshold)
+        for server in servers.split(",")
+    ]
+    with ThreadPoolExecutor(len(jobs) if start_together else 1) as pool:
+        done = list(pool.map(lambda job: run(job, out), jobs))
+    samples = {job.server: found for job, (found, _) in zip(jobs, done, strict=True)}
+    version = done[0][1]
     report(samples, counts)
     record = {
         "made": datetime.now(UTC).isoformat(timespec="seconds"),

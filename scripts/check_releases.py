@@ -3,7 +3,7 @@
 
     scripts/check_releases.py                  every release; fails if the README's matrix is not the one found
     scripts/check_releases.py --write          the same, and writes the matrix into the README
-    scripts/check_releases.py --end-to-end     also runs each on the CPU reference (2 minutes each) and records it
+    scripts/check_releases.py --end-to-end     also runs each on the CPU reference (3 minutes each) and records it
 
 Wheels are downloaded once, into .cache/wheels. Run it with .cache/venv/bin/python (scripts/make_env.sh).
 """
@@ -74,14 +74,15 @@ def _check(chosen: list[str], jobs: int) -> list[Outcome]:
 
 def _run(chosen: list[str]) -> list[str]:
     from tests.e2e.errors import EngineDied
-    from tests.releases.crossing import Differs, cross  # brings torch: the checks do without
+    from tests.releases.crossing import Differs, cross, cross_with_graphs  # brings torch: the checks do without
 
     failures = []
     for release in chosen:
         started = time.monotonic()
         try:
-            recorded.record_cpu_run(release, cross(release))
-            console.print(f"{release}: crossed the threshold both ways in {time.monotonic() - started:.0f} s")
+            recorded.record_cpu_run(release, {**cross(release), "graphs": cross_with_graphs(release)})
+            took = time.monotonic() - started
+            console.print(f"{release}: crossed the threshold both ways, with graphs and without, in {took:.0f} s")
         except (EngineDied, Differs, RuntimeError) as error:
             failures.append(f"{release}, end to end: {error}")
     return failures

@@ -6,6 +6,8 @@ import builtins
 import symtable
 from collections.abc import Iterator
 
+# Scopes without a name of their own, some of them a scope up to Python 3.11 only: the one around names the place.
+NAMELESS = {"listcomp", "setcomp", "dictcomp", "genexpr", "lambda"}
 ALWAYS = {*dir(builtins), "__file__", "__name__", "__doc__", "__spec__", "__package__", "__class__"}
 
 
@@ -30,4 +32,5 @@ def unbound(source: bytes, file: str) -> set[str]:
 def _tables(table: symtable.SymbolTable, scope: str) -> Iterator[tuple[str, symtable.SymbolTable]]:
     yield scope, table
     for child in table.get_children():
-        yield from _tables(child, f"{scope}.{child.get_name()}".lstrip("."))
+        name = child.get_name()
+        yield from _tables(child, scope if name in NAMELESS else f"{scope}.{name}".lstrip("."))

@@ -53,7 +53,9 @@ def plain_runner_class(upstream: type, settings: Mapping[str, Any], floor: int) 
 
         @capture_bs.setter
         def capture_bs(self, buckets: Sequence[int]) -> None:
-            self._buckets = [size for size in buckets if size > floor]
+            # Ranks that gather need buckets that they divide, and those of the verify graphs are of wider steps: there
+            # may be none left. Upstream's constructor wants one.
+            self._buckets = [size for size in buckets if size > floor] or buckets[-1:]
 
     for name, value in settings.items():
         setattr(PlainDecodeGraphRunner, name, _pinned(value))

@@ -20,14 +20,19 @@ def check_arguments(args: Any, *, spec_v2_needs_overlap: bool = False) -> None:
 
 
 def announce(server_args: Any, rank: int) -> None:
-    """Log the start-up line, off or on, so that its absence means something. Called in each scheduler process."""
+    """Log the start-up line, off or on, so that its absence means something. Called in each scheduler process.
+
+    Args:
+        rank: in the tensor-parallel group. Every rank would say the same: the first one of each host speaks.
+    """
     GATE.threshold = server_args.speculative_disable_batch_threshold
-    if rank:
+    if rank % max(1, server_args.tp_size // server_args.nnodes):
+        logger.setLevel(logging.ERROR)
         return
     if GATE.enabled:
         sync = server_args.speculative_fallback_draft_sync
         logger.info("EAGLE-3 batch gate: threshold=%d (on, draft sync %s)", GATE.threshold, sync)
-        if built := metrics.build(server_args):
+        if rank == 0 and (built := metrics.build(server_args)):
             _metrics.append(built)
     else:
         logger.info("EAGLE-3 batch gate: threshold=0 (off)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,13 @@ ROOT = trees.REPOSITORY
 CACHE = trees.CACHE
 _SITE = Path(__file__).resolve().parent / "site"
 _TRANSFORMERS_4 = CACHE / "overlay-transformers4"
+# With this variable SGLang runs its CUDA graph runners, over the stand-in for CUDA graphs.
+GRAPHS = {"CPU_REFERENCE_GRAPHS": "1"}
 
 # From here on SGLang's intel_amx backend drafts and verifies; before, only the triton backend does.
 _FIRST_WITH_AMX_SPECULATION = Version("0.5.16")
 _FIRST_WITH_SPEC_V2_ON = Version("0.5.11")
+_FIRST_WITH_GRAPH_SIZES_PER_PHASE = Version("0.5.14")
 
 
 def tree(release: str) -> Path:
@@ -74,6 +78,14 @@ def variables(tree: Path) -> dict[str, str]:
     }
 
 
+def rank_variables(ranks: int) -> dict[str, str]:
+    """Variables on top, for a server with ``tp_size`` ranks: SGLang wants cores named for each on a small machine.
+
+    It does nothing with them: what pins threads is a compiled kernel, which is not here.
+    """
+    return {"SGLANG_CPU_OMP_THREADS_BIND": "|".join(str(rank) for rank in range(ranks))}
+
+
 def server_args(tree: Path, **over: Any) -> dict[str, Any]:
     """Server arguments for a small CPU run of ``tree``; ``over`` adds to them and replaces them."""
     amx = release_of(tree) >= _FIRST_WITH_AMX_SPECULATION
@@ -94,6 +106,16 @@ def server_args(tree: Path, **over: Any) -> dict[str, Any]:
         "log_level": "info",
         "decode_log_interval": 1,
         **over,
+    }
+
+
+def graph_args(tree: Path, sizes: Sequence[int]) -> dict[str, Any]:
+    """Server arguments that have decode graphs captured for these batch sizes; see ``GRAPHS``."""
+    per_phase = release_of(tree) >= _FIRST_WITH_GRAPH_SIZES_PER_PHASE
+    return {
+        "attention_backend": "triton",  # its graph methods work on any device
+        "disable_cuda_graph": False,
+        "cuda_graph_bs_decode" if per_phase else "cuda_graph_bs": list(sizes),
     }
 
 

@@ -59,8 +59,13 @@ class Run:
     @property
     def gate(self) -> dict[str, Any]:
         """Our own figures: threshold, mode, plain_steps, speculative_steps, resumes."""
-        figures: dict[str, Any] = self.internal_state["speculative_gate"]
-        return figures
+        return gate_of(self.server_info)
+
+
+def gate_of(server_info: Mapping[str, Any]) -> dict[str, Any]:
+    """The gate's figures in a /server_info; empty without the gate."""
+    figures: dict[str, Any] = server_info["internal_states"][0].get("speculative_gate", {})
+    return figures
 
 
 def run_engine(
@@ -228,7 +233,7 @@ def _flags(args: Mapping[str, Any]) -> list[str]:
             continue
         flags.append("--" + name.replace("_", "-"))
         if value is not True:
-            flags.append(str(value))
+            flags += map(str, value if isinstance(value, list) else [value])
     return flags
 
 

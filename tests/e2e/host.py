@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,15 @@ def cpu() -> Host:
     return Host(environment.python(), environment.variables, environment.server_args)
 
 
+def cpu_with_graphs(sizes: Sequence[int]) -> Host:
+    """The CPU reference with SGLang's CUDA graph runners, which capture these batch sizes."""
+    return Host(
+        environment.python(),
+        lambda tree: environment.variables(tree) | environment.GRAPHS,
+        lambda tree, **over: environment.server_args(tree, **environment.graph_args(tree, sizes), **over),
+    )
+
+
 def gpu(python: Path) -> Host:
     """The interpreter of somebody's own SGLang; a tree on PYTHONPATH goes before the installed one."""
     return Host(python, _gpu_variables, _gpu_server_args)
@@ -43,13 +52,12 @@ def _gpu_variables(tree: Path) -> dict[str, str]:
 
 def _gpu_server_args(tree: Path, **over: Any) -> dict[str, Any]:
     return {
-        "attention_backend": "triton",  # the one that takes the tiny pair's head size
+        **environment.graph_args(tree, (1, 2, 4, 6, 8, 12, 16)),  # over triton, which takes the tiny pair's head size
         "dtype": "float32",
         "skip_tokenizer_init": True,
         "max_total_tokens": 65536,
         "max_running_requests": 16,
         "mem_fraction_static": 0.3,
-        "cuda_graph_max_bs": 16,
         "random_seed": 1,
         "context_length": 1024,
         "log_level": "info",

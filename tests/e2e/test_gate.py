@@ -29,7 +29,7 @@ def test_both_modes_ran_and_speculation_resumed_twice(there_and_back: Turn) -> N
     assert there_and_back.count("plain_steps") >= 20
     assert there_and_back.count("speculative_steps") >= 20
     assert there_and_back.count("resumes") >= 2
-    assert there_and_back.after["mode"] == "speculative"
+    assert there_and_back.gate["mode"] == "speculative"
 
 
 def test_each_step_ran_in_the_mode_of_its_batch(there_and_back: Turn) -> None:
@@ -131,4 +131,4 @@ def test_the_server_says_what_it_does(gated: Server, there_and_back: Turn) -> No
     assert "EAGLE-3 batch gate: threshold=4 (on, draft sync auto)" in gated.log
     assert there_and_back.server_info["speculative_disable_batch_threshold"] == N
     assert there_and_back.server_info["speculative_fallback_draft_sync"] == "auto"
-    assert there_and_back.after["threshold"] == N
+    assert there_and_back.gate["threshold"] == N

@@ -65,8 +65,8 @@ def test_decode_log_with_and_without_the_gate() -> None:
         "Decode batch, #running-req: 3, #token: 9, token usage: 0.04, cpu graph: False, gen throughput (token/s): 8.0"
     )
     assert read_steps(f"{gated}\n{plain}\n") == [
-        DecodeStep(batch=5, mode="plain", accept_len=0.0, throughput=127.17),
-        DecodeStep(batch=3, mode=None, accept_len=None, throughput=8.0),
+        DecodeStep(batch=5, mode="plain", accept_len=0.0, graph=False, throughput=127.17),
+        DecodeStep(batch=3, mode=None, accept_len=None, graph=False, throughput=8.0),
     ]
 
 

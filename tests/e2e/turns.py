@@ -9,32 +9,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.e2e.decode_log import DecodeStep, read_steps
-from tests.e2e.engine import Server, answers
+from tests.e2e.engine import Run, Server, answers, gate_of
 from tests.e2e.workload import IDLE_S, Answer, Request
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What one workload did to a server.
+class Turn(Run):
+    """What one workload did to a server: a run whose log is what was printed meanwhile.
 
     Attributes:
-        answers: one per request, in their order.
         before: the gate's figures ahead of the workload; empty for a server without the gate.
-        after: the gate's figures once the server was idle again.
-        server_info: what /server_info says then.
-        log: what the server printed meanwhile.
     """
 
-    answers: list[Answer]
     before: dict[str, Any]
-    after: dict[str, Any]
-    server_info: dict[str, Any]
-    log: str
-
-    @property
-    def outputs(self) -> list[list[int]]:
-        """The new tokens of every request."""
-        return [answer.output_ids for answer in self.answers]
 
     @property
     def steps(self) -> list[DecodeStep]:
@@ -43,14 +30,8 @@ class Turn:
 
     def count(self, name: str) -> int:
         """How much one of the gate's counts grew: plain_steps, speculative_steps, switches, resumes."""
-        grown: int = self.after[name] - self.before[name]
+        grown: int = self.gate[name] - self.before[name]
         return grown
-
-
-def gate_of(info: dict[str, Any]) -> dict[str, Any]:
-    """The gate's figures in a /server_info; empty without the gate."""
-    figures: dict[str, Any] = info["internal_states"][0].get("speculative_gate", {})
-    return figures
 
 
 def take_turn(server: Server, requests: Sequence[Request]) -> Turn:
@@ -58,8 +39,7 @@ def take_turn(server: Server, requests: Sequence[Request]) -> Turn:
     before, mark = gate_of(server.get("/server_info")), len(server.log)
     found = answers(server.generate(requests))
     time.sleep(IDLE_S)
-    info = server.get("/server_info")
-    return Turn(found, before, gate_of(info), info, server.log[mark:])
+    return Turn(found, server.get("/server_info"), server.log[mark:], before)
 
 
 class Reference:

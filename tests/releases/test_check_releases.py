@@ -67,19 +67,27 @@ def test_the_matrix_goes_between_its_markers(tmp_path: Path) -> None:
 
 
 def test_a_row_claims_what_was_run_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorded, "cpu_runs", lambda: {"1.0": {"plain_steps": 30, "speculative_steps": 40}})
+    graphs = {"plain_graphs": 25, "speculative_graphs": 35, "accept_length": 3.9}
+    runs = {
+        "1.0": {"plain_steps": 30, "speculative_steps": 40, "graphs": graphs},
+        "1.2": {"plain_steps": 31, "speculative_steps": 41},
+    }
+    monkeypatch.setattr(recorded, "cpu_runs", lambda: runs)
     monkeypatch.setattr(recorded, "gpu_runs", lambda: {"1.1": {"H200 (triton)"}})
     good = Outcome("1.0", "2.0", names=3, edits=2, files=1)
-    run, failed = matrix.rows([good, Outcome("1.1", "2.0", problem="an anchor is gone")])
+    failed_one = Outcome("1.1", "2.0", problem="an anchor is gone")
+    run, failed, eager = matrix.rows([good, failed_one, Outcome("1.2", "2.0", names=3, edits=2, files=1)])
     assert run == (
         "1.0",
         "2.0",
         "2 edits, 1 files",
         "3 names",
         "30 plain, 40 speculative steps, same output",
+        "25 plain, 35 speculative steps in graphs, same output, accept length 3.9",
         "not run",
     )
-    assert failed == ("1.1", "2.0", "no", "no", "not run", "H200 (triton)")
+    assert failed == ("1.1", "2.0", "no", "no", "not run", "not run", "H200 (triton)")
+    assert eager[4:] == ("31 plain, 41 speculative steps, same output", "not run", "not run")
 
 
 def test_a_recorded_run_is_kept_beside_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,22 +1,18 @@
-"""The gate on a release of each shape; 0.5.9 and 0.5.20 have tests of their own in tests/e2e.
+"""The gate without graphs; every shape has a run with graphs beside this (test_graph_crossing.py).
 
-``SGLANG_EAGLE3_RELEASES`` names others, or ``all`` of them. ``scripts/check_releases.py --end-to-end`` runs and records
-every release.
+``scripts/check_releases.py --end-to-end`` runs and records every release.
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
-from sglang_eagle3_patch.contract.paths import releases
+from tests.releases.chosen import chosen
 from tests.releases.crossing import cross
 
 pytestmark = pytest.mark.e2e
-chosen = os.environ.get("SGLANG_EAGLE3_RELEASES", "0.5.16 0.5.18 0.5.22 0.5.23")
 
 
-@pytest.mark.parametrize("release", releases() if chosen == "all" else chosen.split())
+@pytest.mark.parametrize("release", chosen("0.5.16 0.5.22"))
 def test_output_equals_no_speculation_across_the_threshold(release: str) -> None:
     assert cross(release)

@@ -48,7 +48,7 @@ def test_bound_names_of_every_kind() -> None:
     ("code", "found"),
     [
         ("width = bs", "Pool.reserve: bs"),
-        ("batch = [bs for _ in batch]", "Pool.reserve.listcomp: bs"),
+        ("batch = [bs for _ in batch]", "Pool.reserve: bs"),
         ("batch = size", "Pool.reserve: size"),  # a class's names are not seen by its methods
     ],
 )

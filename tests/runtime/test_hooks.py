@@ -25,9 +25,13 @@ def gate(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> I
         yield own
 
 
-def started(threshold: int) -> SimpleNamespace:
+def started(threshold: int, *, hosts: int = 1) -> SimpleNamespace:
     return SimpleNamespace(
-        speculative_disable_batch_threshold=threshold, speculative_fallback_draft_sync="auto", enable_metrics=False
+        speculative_disable_batch_threshold=threshold,
+        speculative_fallback_draft_sync="auto",
+        enable_metrics=False,
+        tp_size=8,
+        nnodes=hosts,
     )
 
 
@@ -40,6 +44,19 @@ def test_one_start_up_line_off_or_on_on_rank_0(gate: BatchGate, caplog: pytest.L
         "EAGLE-3 batch gate: threshold=4 (on, draft sync auto)",
     ]
     assert gate.threshold == 4
+
+
+def test_one_start_up_line_in_the_log_of_each_host(gate: BatchGate, caplog: pytest.LogCaptureFixture) -> None:
+    for rank in (4, 5, 0, 7):
+        hooks.logger.setLevel(logging.INFO)  # each is a process of its own
+        hooks.announce(started(4, hosts=2), rank=rank)
+    assert len(caplog.messages) == 2
+
+
+def test_only_rank_0_warns(gate: BatchGate, caplog: pytest.LogCaptureFixture) -> None:
+    hooks.announce(started(16), rank=1)
+    hooks.warn_if_idle(16)
+    assert caplog.records == []
 
 
 def test_every_rank_gets_the_threshold(gate: BatchGate) -> None:

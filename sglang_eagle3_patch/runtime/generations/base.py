@@ -20,6 +20,7 @@ class Generation:
     """How this generation of SGLang is spoken to."""
 
     decode_runner_attribute = "decode_cuda_graph_runner"
+    graph_size_flag = "--cuda-graph-max-bs-decode"
     bonus_field = "bonus_tokens"
     # The worker's property and the runner's attribute by which the scheduler learns that shared buffers were read.
     shared_read_runner: str | None = "last_shared_read_runner"
@@ -41,7 +42,7 @@ class Generation:
             RuntimeError: the capture failed; the message names the flag to change.
         """
         verify_runner = getattr(model_runner, self.decode_runner_attribute)
-        if verify_runner is None or model_runner.device == "cpu":
+        if verify_runner is None:
             return None
         if max(verify_runner.capture_bs) <= threshold:
             logger.info("EAGLE-3 batch gate: no decode graph is larger than the threshold, plain steps run eagerly")
@@ -59,7 +60,7 @@ class Generation:
         except Exception as error:
             raise RuntimeError(
                 f"EAGLE-3 batch gate: capturing the plain decode graphs failed ({error}): lower --mem-fraction-static "
-                "or --cuda-graph-max-bs, or start with --speculative-disable-batch-threshold 0."
+                f"or {self.graph_size_flag}, or start with --speculative-disable-batch-threshold 0."
             ) from error
         finally:
             model_runner.spec_algorithm = algorithm
@@ -163,11 +164,13 @@ class Generation:
         self.shape_logprobs(batch, logits)
 
         next_input = self.next_draft_input(draft_input, next_tokens, new_seq_lens)
-        positions = forward_batch.positions
         sync = worker.draft_sync
         if sync.keeps_state_fresh:
             sync.extend_draft(batch, next_input, seq_lens, 0, next_tokens, logits.hidden_states)
         else:
+            # Not the forward batch's positions: up to 0.5.16 they stay padded after an eager step of several ranks. A
+            # copy, made on the forward stream: the batch's own tensor belongs to the schedule stream.
+            positions = seq_lens.to(torch.int64, copy=True)
             sync.after_plain_step(batch, rows, next_tokens, positions, slots, logits.hidden_states)
         if not self.returns_hidden_states(batch):
             logits.hidden_states = None

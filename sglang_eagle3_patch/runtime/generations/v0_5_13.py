@@ -13,6 +13,7 @@ class ConstructorGeneration(BatchCapturesGeneration):
     """The draft worker's constructor builds pools, backends and graphs; a step's shared reads end with the step."""
 
     decode_runner_attribute = "graph_runner"
+    graph_size_flag = "--cuda-graph-max-bs"
     shared_read_runner = None
 
     def after_init(self, worker: Any) -> None:

@@ -75,6 +75,7 @@ def _triton_kernel(name: str) -> Hook:
 
 
 _TRITON_OPS = "sglang.srt.layers.attention.triton_ops"
+_KERNELS = "sglang.kernels.ops.attention"
 
 HOOKS: dict[str, Callable[[Any], None]] = {
     "torch": torch_without_device_streams,
@@ -83,9 +84,11 @@ HOOKS: dict[str, Callable[[Any], None]] = {
     "sglang.srt.arg_groups.speculative_hook": keep_overlap_schedule,
     "sglang.srt.layers.attention.intel_amx_backend": amx_seq_lens.fix,
     "sglang.kernels.ops.speculative.gather_spec_extras": gather_rows,
-    # Up to 0.5.15: attention backend triton
+    # Attention backend triton, up to 0.5.15 and for graphs
     f"{_TRITON_OPS}.extend_attention": _triton_kernel("extend_attention_fwd"),
     f"{_TRITON_OPS}.decode_attention": _triton_kernel("decode_attention_fwd"),
+    f"{_KERNELS}.extend_attention": _triton_kernel("extend_attention_fwd"),
+    f"{_KERNELS}.decode_attention": _triton_kernel("decode_attention_fwd"),
     "sglang.srt.speculative.triton_ops.cache_locs": interpreted_slot_kernels,
     # All
     "sglang.srt.speculative.eagle_utils": tree_kernels,

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from .attend import attend
+from .cuda_graph import kernel
 
 Arguments = Mapping[str, Any]
 
@@ -22,13 +23,14 @@ def replace(module: ModuleType, name: str) -> None:
     signature = inspect.signature(getattr(module, name))
     reference = _REFERENCES[name]
 
-    def kernel(*args: Any, **kwargs: Any) -> None:
+    @kernel
+    def launch(*args: Any, **kwargs: Any) -> None:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         _refuse_the_uncovered(bound.arguments)
         reference(bound.arguments)
 
-    setattr(module, name, kernel)
+    setattr(module, name, launch)
 
 
 def _refuse_the_uncovered(given: Arguments) -> None:
@@ -44,6 +46,12 @@ def _refuse_the_uncovered(given: Arguments) -> None:
         raise NotImplementedError("CPU reference: the triton stand-in covers page size 1 and plain attention only")
 
 
+def _onwards(view: torch.Tensor) -> torch.Tensor:
+    """What a kernel finds from the view's address on: a captured view may be shorter than what a replay has to read."""
+    room = view.untyped_storage().nbytes() // view.element_size() - view.storage_offset()
+    return view.as_strided((room,), (1,))
+
+
 def _extend(given: Arguments) -> None:
     """Prefix from the cache, new tokens from ``k_extend``; the custom mask is one flat [n, prefix + n] per request."""
     q, k, v, out = (given[name] for name in ("q_extend", "k_extend", "v_extend", "o_extend"))
@@ -52,7 +60,7 @@ def _extend(given: Arguments) -> None:
     for row in range(len(starts) - 1):
         new = slice(starts[row], starts[row + 1])
         n = starts[row + 1] - starts[row]
-        slots = given["kv_indices"][kv_starts[row] : kv_starts[row + 1]].long()
+        slots = _onwards(given["kv_indices"])[kv_starts[row] : kv_starts[row + 1]].long()
         prefix = slots.numel()
         first = int(offsets[row]) if offsets is not None else 0  # position of the first cached key
         mask = torch.ones(n, prefix + n, dtype=torch.bool)
@@ -81,7 +89,7 @@ def _extend(given: Arguments) -> None:
 def _decode(given: Arguments) -> None:
     q, out, kv_starts = given["q"], given["o"], given["kv_indptr"].tolist()
     for row in range(q.shape[0]):
-        slots = given["kv_indices"][kv_starts[row] : kv_starts[row + 1]].long()
+        slots = _onwards(given["kv_indices"])[kv_starts[row] : kv_starts[row + 1]].long()
         one = slice(row, row + 1)
         out[one] = attend(
             q[one],
