@@ -26,7 +26,7 @@ from bench.engine_process import EngineFailed, EngineProcess
 from bench.figures import summary
 from bench.records import CrossingRecord, DecodeRecord, EngineRecord, RampRecord, Results, Run
 from bench.report import print_report
-from bench.settings import BASELINES, Mode, Settings, UnsupportedMode
+from bench.settings import BASELINES, DEFAULT_MODES, Mode, Settings, UnsupportedMode
 from bench.shapes import SHAPES, write_shape
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -223,7 +223,7 @@ def main(
     load_format: Annotated[str, typer.Option(help="How SGLang loads --model; 'dummy' for random weights.")] = "auto",
     shape: Annotated[str, typer.Option(help=f"Random weights of this shape: {', '.join(SHAPES)}.")] = "8b",
     backend: Annotated[str | None, typer.Option(help="Attention backend: triton, fa3, flashinfer ...")] = None,
-    modes: Annotated[str, typer.Option(help="Servers to compare.")] = ",".join(Mode),
+    modes: Annotated[str, typer.Option(help=f"Servers to compare, of {','.join(Mode)}.")] = ",".join(DEFAULT_MODES),
     measure: Annotated[str, typer.Option(help=f"Any of {','.join(MEASURES)}.")] = "decode,ramp",
     batches: Annotated[str, typer.Option(help="Batch sizes of the decode runs.")] = "1,2,4,8,16,32,64,128,256",
     repeats: Annotated[int, typer.Option(min=1, help="Rounds of each batch; the median counts.")] = 5,

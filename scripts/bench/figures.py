@@ -51,6 +51,12 @@ class DecodeRow:
     disagreement: float  # largest relative difference between the two ways to take the rate
 
 
+def bases(mode: Mode) -> list[Mode]:
+    """What a mode is held against: the other baselines, and the gate also against itself without its draft sync."""
+    unsynced = [Mode.UNSYNCED] if mode is Mode.GATED else []
+    return [base for base in (*BASELINES, *unsynced) if base is not mode]
+
+
 def decode_rows(results: Results) -> list[DecodeRow]:
     """One row a batch size, ascending."""
     return [_decode_row(results, batch) for batch in sorted({record.batch for record in results.decode})]
@@ -81,8 +87,8 @@ def _decode_row(results: Results, batch: int) -> DecodeRow:
     ratios = {
         (mode, base): _ratio(by_mode[mode], by_mode[base], paired_runs)
         for mode in rates
-        for base in BASELINES
-        if base in rates and base is not mode
+        for base in bases(mode)
+        if base in rates
     }
     differences = [
         abs(subtracted / rates[mode].median - 1) for mode in rates if (subtracted := subtracted_rate(by_mode[mode]))

@@ -9,7 +9,13 @@ from bench.figures import decode_rows, speculating, tokens_between
 from bench.records import RampRecord, Results
 from bench.settings import Mode
 
-_COLOURS = {Mode.NONE: "#555555", Mode.ALWAYS: "#d95f02", Mode.ADAPTIVE: "#7570b3", Mode.GATED: "#1b9e77"}
+_COLOURS = {
+    Mode.NONE: "#555555",
+    Mode.ALWAYS: "#d95f02",
+    Mode.ADAPTIVE: "#7570b3",
+    Mode.GATED: "#1b9e77",
+    Mode.UNSYNCED: "#a6cee3",
+}
 
 
 def _pyplot() -> Any:

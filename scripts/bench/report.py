@@ -12,6 +12,7 @@ from bench.figures import (
     Ratio,
     Spread,
     SwitchSummary,
+    bases,
     crossover,
     decode_rows,
     level_rates,
@@ -81,13 +82,14 @@ def _decode_table(rows: list[DecodeRow]) -> Table:
     for mode in modes:
         table.add_column(mode.label, justify="right")
     for mode in others:
-        for base in BASELINES:
-            table.add_column(f"{mode} / {base}", justify="right")
+        for base in bases(mode):
+            if base in modes:
+                table.add_column(f"{mode} / {base}", justify="right")
         table.add_column(f"{mode} / better", justify="right", style="bold")
     for row in rows:
         cells = [str(row.batch), *(_rate(row.rates.get(mode)) for mode in modes)]
         for mode in others:
-            cells += [_ratio(row.ratios.get((mode, base))) for base in BASELINES]
+            cells += [_ratio(row.ratios.get((mode, base))) for base in bases(mode) if base in modes]
             better = row.ratios.get((mode, row.better)) if row.better else None
             cells.append("-" if better is None else f"{better.value:.3f}")
         table.add_row(*cells)

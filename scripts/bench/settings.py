@@ -12,12 +12,13 @@ from typing import Any
 
 
 class Mode(StrEnum):
-    """The four servers that are compared."""
+    """The servers that can be compared."""
 
     NONE = "none"
     ALWAYS = "always"
     ADAPTIVE = "adaptive"
     GATED = "gated"
+    UNSYNCED = "unsynced"
 
     @property
     def label(self) -> str:
@@ -29,7 +30,9 @@ _LABELS = {
     Mode.ALWAYS: "EAGLE-3 always",
     Mode.ADAPTIVE: "SGLang adaptive, zero-step tier",
     Mode.GATED: "gated",
+    Mode.UNSYNCED: "gated, draft sync off",
 }
+DEFAULT_MODES = (Mode.NONE, Mode.ALWAYS, Mode.ADAPTIVE, Mode.GATED)
 # 'The better of the first two' is what every other mode is held against.
 BASELINES = (Mode.NONE, Mode.ALWAYS)
 
@@ -121,12 +124,14 @@ class Settings:
             "speculative_eagle_topk": self.topk,
             "speculative_num_draft_tokens": self.draft_tokens,
         }
-        if mode is Mode.GATED:
+        if mode in (Mode.GATED, Mode.UNSYNCED):
             if "speculative_disable_batch_threshold" not in known:
                 raise UnsupportedMode(
                     "this SGLang has no --speculative-disable-batch-threshold: run 'sglang-eagle3-patch apply' first"
                 )
             args["speculative_disable_batch_threshold"] = self.threshold
+        if mode is Mode.UNSYNCED:
+            args["speculative_fallback_draft_sync"] = "off"
         if mode is Mode.ADAPTIVE:
             if "speculative_adaptive_config" not in known:
                 raise UnsupportedMode("this SGLang release has no --speculative-adaptive")

@@ -37,6 +37,11 @@ def test_all_modes_get_the_same_pool_and_limits(tmp_path: Path) -> None:
     assert kinds[0]["max_total_tokens"] >= 32 * (256 + 256)
 
 
+def test_unsynced_is_gated_without_draft_sync(tmp_path: Path) -> None:
+    gated, unsynced = (SETTINGS.server_args(mode, ALL, tmp_path) for mode in (Mode.GATED, Mode.UNSYNCED))
+    assert unsynced == {**gated, "speculative_fallback_draft_sync": "off"}
+
+
 def test_only_speculative_modes_speculate(tmp_path: Path) -> None:
     plain = SETTINGS.server_args(Mode.NONE, ALL, tmp_path)
     assert not [name for name in plain if name.startswith("speculative")]

@@ -74,13 +74,14 @@ class Generation:
         return PlainGraphs(runner, backend, self.decode_runner_attribute)
 
     def without_verify(self, backend: Any) -> Any:
-        """The backend of plain graphs, which never verify: told so, it keeps no page tables for that.
+        """The backend of plain graphs, told that nobody speculates over it, so that it keeps no page tables for that.
 
-        fa3 and trtllm_mha would keep three more, each of a decode's size: at page size 1, 256 requests and a context of
-        262,144 tokens 0.8 GiB.
+        fa3 and trtllm_mha would keep three more, each of a decode's size, and fa3 wider ones above topk 1: at page size
+        1, 256 requests and a context of 262,144 tokens 0.8 GiB.
         """
         if hasattr(backend, "speculative_num_draft_tokens"):
             backend.speculative_num_draft_tokens = 0
+            backend.topk = 0  # fa3 asks each of the two on its own, and divides by the first where topk is above 1
         return backend
 
     def plain_runner_settings(self) -> dict[str, Any]:
