@@ -48,22 +48,19 @@ class DraftKV:
         self._layer: Any = None
         self._layer = generation.draft_layers(self._model)[0]
 
-    def embed(self, next_tokens: torch.Tensor) -> torch.Tensor:
-        """[rows, embedding], of the tokens [rows] int64 that follow each position."""
-        embeds: torch.Tensor = self._model.embed_tokens(next_tokens)
-        return embeds
-
-    def write(self, hidden: torch.Tensor, embeds: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor) -> None:
+    def write(
+        self, hidden: torch.Tensor, next_tokens: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor
+    ) -> None:
         """Write one row for each given position.
 
         Args:
             hidden: [rows, aux * hidden], the target's aux hidden states at the positions.
-            embeds: [rows, embedding], of the token that follows each position.
+            next_tokens: [rows] int64, the token that follows each position.
             positions: [rows] int64.
             slots: [rows] int64, KV slots; no slot may appear twice, since duplicate rows land in no defined order.
         """
         attention = self._layer.self_attn
-        embeds = self._layer.input_layernorm(embeds)
+        embeds = self._layer.input_layernorm(self._model.embed_tokens(next_tokens))
         states = self._layer.hidden_norm(self._project(hidden))
         qkv = attention.qkv_proj
         bias = None if qkv.bias is None else qkv.bias[attention.q_size :]

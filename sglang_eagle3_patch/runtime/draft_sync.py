@@ -5,11 +5,10 @@ them. Who owns what, and until when:
 
 | data                        | owner                      | valid until                                          |
 |-----------------------------|----------------------------|------------------------------------------------------|
-| gathered rows               | this object                | a full window is written beside the next plain       |
-|                             |                            | steps; flush writes the rest: before a prefill, a    |
-|                             |                            | speculative step, other requests, or new weights     |
-| KV slots named by the rows  | the window's requests      | flush: the forward stream waits for both writes      |
-|                             |                            | ahead of the first step of whoever gets a freed slot |
+| gathered rows               | this object                | flush: before a prefill, a speculative step, another |
+|                             |                            | set of requests, or new weights                      |
+| KV slots named by the rows  | the window's requests      | flush runs on the forward stream ahead of the first  |
+|                             |                            | step of whoever gets a freed slot, so that one wins  |
 | last aux hidden of each row | this object, by pool row   | the row's next plain step or prefill                 |
 """
 
@@ -22,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from sglang_eagle3_patch.runtime.draft_kv import DraftKV, why_not_exact
-from sglang_eagle3_patch.runtime.side_stream import SideStream
 
 if TYPE_CHECKING:
     from sglang_eagle3_patch.runtime.generations.base import Generation
@@ -72,10 +70,7 @@ class DraftSync:
         self._last_hidden: torch.Tensor | None = None
         self._window: _Window | None = None
         self._gathers = False
-        self._side: SideStream | None = None
         self._gathers = not generation.copies_kv_to_host(worker)
-        if draft_kv is not None and self._gathers:
-            self._side = SideStream(worker.req_to_token_pool.req_to_token.device)
 
     @classmethod
     def build(cls, worker: Any, generation: Generation) -> DraftSync:
@@ -137,40 +132,32 @@ class DraftSync:
             index = batch.req_pool_indices.to(torch.int64, copy=True)
             self._window = _Window(rows, index, hidden.new_empty((steps, *hidden.shape)))
         if self._window.add(hidden, next_tokens, positions, slots):
-            self._write(self._side)
+            self.flush()
 
     def flush(self) -> None:
-        """Write the gathered rows, and make the stream wait for those that are being written."""
-        if self._side is not None:
-            self._side.join()
-        self._write(None)
-
-    def _write(self, side: SideStream | None) -> None:
-        """Write the gathered rows, on the current stream or beside it. Costs nothing when there are none."""
+        """Write the gathered rows. Costs nothing when there are none."""
         window, self._window = self._window, None
         if window is None:
             return
         steps = len(window.slots)
         self._remember(window.index, window.hidden[steps - 1])
-        draft_kv = self._draft_kv
-        if draft_kv is None:
-            return
-        with self._generation.draft_context(self._worker):
-            hidden = window.hidden[:steps].flatten(0, 1)
-            # The embedding talks to the other ranks, and all must do so in the same order: never beside a step.
-            embeds = draft_kv.embed(torch.cat(window.next_tokens))
-            positions, slots = torch.cat(window.positions), torch.cat(window.slots)
-            if side is None:
-                draft_kv.write(hidden, embeds, positions, slots)
-            else:
-                side.launch(lambda: draft_kv.write(hidden, embeds, positions, slots), hidden, embeds, positions, slots)
+        if self._draft_kv is not None:
+            with self._generation.draft_context(self._worker):
+                self._draft_kv.write(
+                    window.hidden[:steps].flatten(0, 1),
+                    torch.cat(window.next_tokens),
+                    torch.cat(window.positions),
+                    torch.cat(window.slots),
+                )
 
     def settle(self) -> None:
         """Write the gathered rows from the scheduler's stream, and see it done.
 
         A step in flight on the forward stream may still be filling them, and what comes next changes the weights.
         """
-        device = torch.get_device_module(self._worker.req_to_token_pool.req_to_token.device)
+        if self._window is None:
+            return
+        device = torch.get_device_module(self._window.index.device)
         device.synchronize()
         self.flush()
         device.synchronize()

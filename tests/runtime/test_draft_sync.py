@@ -6,7 +6,6 @@ every write into the draft's pool. Model and kernels play no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -102,9 +101,6 @@ class RecordedKV:
     def __init__(self, pool: Slots) -> None:
         self.pool = pool
 
-    def embed(self, names: torch.Tensor) -> torch.Tensor:
-        return names
-
     def write(self, hidden: torch.Tensor, names: torch.Tensor, positions: torch.Tensor, slots: torch.Tensor) -> None:
         assert hidden.tolist() == [
             [float(n), float(p)] for n, p in zip(names.tolist(), positions.tolist(), strict=True)
@@ -112,36 +108,14 @@ class RecordedKV:
         self.pool.write(slots.tolist(), list(zip(names.tolist(), positions.tolist(), strict=True)))
 
 
-class Late:
-    """In SideStream's place: work beside the steps that runs as late as a GPU ever may."""
+class Play:
+    """A scheduler at its least careful: a freed slot and a freed row go to the next one who asks."""
 
     def __init__(self) -> None:
-        self.work: Callable[[], None] | None = None
-
-    def launch(self, work: Callable[[], None], *reads: Any) -> None:
-        self.join()
-        self.work = work
-
-    def join(self) -> None:
-        work, self.work = self.work, None
-        if work is not None:
-            work()
-
-
-class Play:
-    """A scheduler at its least careful: a freed slot and a freed row go to the next one who asks.
-
-    Args:
-        late: whether what runs beside the steps runs as late as it may; otherwise at once.
-    """
-
-    def __init__(self, *, late: bool = False) -> None:
         self.pool = Slots()
         self.worker = Worker(self.pool)
         self.worker.gate = BatchGate(N)
         self.sync = DraftSync(self.worker, PlainOnly(), RecordedKV(self.pool), full=False)  # type: ignore[arg-type]
-        if late:
-            self.sync._side = Late()  # type: ignore[assignment]
         self.worker.draft_sync = self.sync
         self.resumed: list[set[int]] = []
         self.sync.resume = lambda batch: self.resumed.append({r.row for r in batch.requests})  # type: ignore[method-assign]
@@ -200,9 +174,9 @@ moves = st.one_of(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(moves, max_size=40), st.booleans())
-def test_every_slot_holds_what_its_owner_wrote(traffic: list[tuple[str, int]], late: bool) -> None:
-    play = Play(late=late)
+@given(st.lists(moves, max_size=40))
+def test_every_slot_holds_what_its_owner_wrote(traffic: list[tuple[str, int]]) -> None:
+    play = Play()
     for name, argument in traffic:
         getattr(play, name)(argument)
     play.check()
