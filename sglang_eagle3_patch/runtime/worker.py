@@ -144,11 +144,13 @@ def _flushed(upstream: Callable[..., Any]) -> Callable[..., Any]:
 def _shared_read_runner(upstream: property) -> property:
     """The runner whose event tells the scheduler that a step has read the shared buffers.
 
-    After a speculative step that is the draft's; after a plain step, in which the draft reads none, the target's.
+    After a speculative step that is the draft's; after a plain step in which the draft reads none, the target's.
     Upstream's answer would make the scheduler wait for the whole plain step.
     """
 
     def runner(worker: Any) -> Any:
-        return worker.target_worker.model_runner if worker.last_step_plain else upstream.fget(worker)  # type: ignore[misc]
+        if worker.last_step_plain and not worker.draft_sync.keeps_state_fresh:
+            return worker.target_worker.model_runner
+        return upstream.fget(worker)  # type: ignore[misc]
 
     return property(runner)

@@ -27,8 +27,6 @@ class Generation:
     shared_read_done = "shared_read_done_event"
     # The worker's methods through which new weights reach the draft.
     weight_updates: tuple[str, ...] = ("weight_update_runners",)
-    # Where the scheduler only waits for the lengths, it may have them before the target runs.
-    publishes_before_decode = False
 
     # -- start-up ----------------------------------------------------------------------------------------------------
 
@@ -145,7 +143,9 @@ class Generation:
             worker: the gated worker.
             batch: the scheduler's batch; ``seq_lens`` [batch] is the length before this step. It is not changed.
             rows: the requests' pool rows, on the CPU.
-            on_publish: called with the lengths after this step as soon as they are known.
+            on_publish: called with the lengths after this step. They do not depend on what the target says, so that is
+                before it runs: as without speculation, the scheduler then prepares the next step beside this one. It
+                waits for the lengths on the CPU where the attention backend plans there (flashinfer).
             grammar_barrier: advances the grammars over the previous step's tokens; runs while the target computes.
         """
         target = worker.target_worker
@@ -153,7 +153,7 @@ class Generation:
         slots = worker.req_to_token_pool.req_to_token[batch.req_pool_indices.to(torch.int64), seq_lens.to(torch.int64)]
         slots = slots.to(torch.int64)
         new_seq_lens = seq_lens + 1
-        if on_publish is not None and self.publishes_before_decode:
+        if on_publish is not None:
             on_publish(new_seq_lens)
 
         if self.shared_read_runner is not None:
@@ -165,9 +165,6 @@ class Generation:
         step.out_cache_loc = slots
         step.spec_info = None
         forward_batch, target_result = self.decode(worker, step)
-        if on_publish is not None and not self.publishes_before_decode:
-            on_publish(new_seq_lens)
-
         if grammar_barrier is not None and batch.has_grammar:
             grammar_barrier()
         logits = target_result.logits_output

@@ -12,8 +12,6 @@ from sglang_eagle3_patch.runtime.generations.v0_5_13 import ConstructorGeneratio
 class WorkerBatchGeneration(ConstructorGeneration):
     """The next draft input carries the lengths, and an event that says when they are there."""
 
-    publishes_before_decode = True
-
     # -- reading a batch ---------------------------------------------------------------------------------------------
 
     def pool_rows(self, batch: Any) -> list[int]:
@@ -32,11 +30,7 @@ class WorkerBatchGeneration(ConstructorGeneration):
     # -- a plain step ------------------------------------------------------------------------------------------------
 
     def plain_step(self, worker: Any, batch: Any, rows: list[int], *_args: Any, **_unused: Any) -> Any:
-        """As upstream's verify, leave an event for the scheduler, which waits for it before it reads the lengths.
-
-        The lengths do not depend on what the target says, so the event precedes it: as without speculation, the
-        scheduler then prepares the next step while this one runs.
-        """
+        """As upstream's verify, leave an event for the scheduler, which waits for it before it reads the lengths."""
         lengths_done = torch.get_device_module(worker.device).Event()
         result = super().plain_step(worker, batch, rows, on_publish=lambda _lengths: lengths_done.record())
         result.next_draft_input.verify_done = lengths_done
