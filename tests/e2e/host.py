@@ -53,7 +53,7 @@ def _gpu_variables(tree: Path) -> dict[str, str]:
 def _gpu_server_args(tree: Path, **over: Any) -> dict[str, Any]:
     return {
         **environment.graph_args(tree, (1, 2, 4, 6, 8, 12, 16)),  # over triton, which takes the tiny pair's head size
-        "dtype": "float32",
+        "dtype": "float16",  # the GPU's norm kernels take no float32
         "skip_tokenizer_init": True,
         "max_total_tokens": 65536,
         "max_running_requests": 16,
