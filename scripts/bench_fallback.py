@@ -47,14 +47,17 @@ class Benchmark:
         self._progress = progress
         self._task = progress.add_task("", total=0)
 
-    def start(self, modes: list[Mode], stack: ExitStack, together: bool) -> list[EngineProcess]:
-        """Start an engine for each mode, one after the other or all at once.
+    def start(self, modes: list[Mode], stack: ExitStack, together: bool, pin_cores: bool) -> list[EngineProcess]:
+        """Start an engine for each mode, one after the other or all at once, each on cores of its own if asked.
 
         A mode that this SGLang cannot run is left out, with a note in the results.
         """
         launched, engines = [], []
-        for mode in modes:
-            launched.append(stack.enter_context(EngineProcess(mode, self.settings, self.work)))
+        available = sorted(os.sched_getaffinity(0)) if pin_cores else []
+        share = len(available) // len(modes)
+        for index, mode in enumerate(modes):
+            cores = available[index * share : (index + 1) * share]
+            launched.append(stack.enter_context(EngineProcess(mode, self.settings, self.work, cores)))
             if not together:
                 engines += self._wait(launched[-1])
         return [engine for one in launched for engine in self._wait(one)] if together else engines
@@ -235,6 +238,10 @@ def main(
         bool,
         typer.Option(help="With --side-by-side: load the engines at the same time. Faster, needs the memory to spare."),
     ] = False,
+    pin_cores: Annotated[
+        bool,
+        typer.Option(help="With --side-by-side: an equal share of the cores for each engine, so none takes another's."),
+    ] = False,
     prompt_tokens: Annotated[int, typer.Option(min=1)] = 256,
     new_tokens: Annotated[int, typer.Option(min=2)] = 256,
     ramp_tokens: Annotated[int, typer.Option(min=2, help="New tokens of a request in the ramp.")] = 128,
@@ -321,7 +328,7 @@ def main(
                 groups = [chosen] if side_by_side else [[mode] for mode in chosen]
                 for group in groups:
                     with ExitStack() as stack:
-                        load(bench.start(group, stack, start_together), rounds)
+                        load(bench.start(group, stack, start_together, pin_cores and side_by_side), rounds)
         except EngineFailed as reason:
             bench.save()
             raise fail(f"{reason}; what was measured before is in {out / 'results.json'}") from None

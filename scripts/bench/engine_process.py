@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,10 @@ class EngineFailed(Exception):
 class EngineProcess:
     """Starts one engine; `wait` returns its start-up report. Use as a context manager.
 
-    folder: for the engine's log and generated configuration.
+    folder: for the engine's log and generated configuration. cores: all that its processes may use; empty for any.
     """
 
-    def __init__(self, mode: Mode, settings: Settings, folder: Path) -> None:
+    def __init__(self, mode: Mode, settings: Settings, folder: Path, cores: Collection[int] = ()) -> None:
         self.mode = mode
         self.log = folder / f"{mode}.log"
         here = Path(__file__).resolve().parent.parent
@@ -40,6 +41,8 @@ class EngineProcess:
                 text=True,
                 env={**environment, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1", **settings.environment(mode)},
             )
+        if cores:
+            os.sched_setaffinity(self._process.pid, cores)  # its children inherit them
 
     def wait(self) -> dict[str, Any]:
         """Block until the engine serves; raises UnsupportedMode or EngineFailed."""
