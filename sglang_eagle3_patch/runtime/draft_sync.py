@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from sglang_eagle3_patch.runtime.draft_kv import DraftKV, why_not_exact
+from sglang_eagle3_patch.runtime.draft_kv.base import DraftKV, NotExact
+from sglang_eagle3_patch.runtime.draft_kv.choose import draft_kv_for
 
 if TYPE_CHECKING:
     from sglang_eagle3_patch.runtime.generations.base import Generation
@@ -83,15 +84,13 @@ class DraftSync:
                 "acceptance when speculation resumes."
             )
             return cls(worker, generation, None, full=False)
-        reason = (
-            why_not_exact(runner, generation)
-            if choice in ("auto", "kv")
-            else "--speculative-fallback-draft-sync is full"
-        )
-        if reason is not None:
+        try:
+            if choice == "full":
+                raise NotExact("--speculative-fallback-draft-sync is full")
+            return cls(worker, generation, draft_kv_for(runner, generation), full=False)
+        except NotExact as reason:
             logger.warning("EAGLE-3 batch gate: plain steps run a full draft extend, because %s.", reason)
             return cls(worker, generation, None, full=True)
-        return cls(worker, generation, DraftKV(runner, generation), full=False)
 
     @property
     def writes_window(self) -> bool:
@@ -171,7 +170,7 @@ class DraftSync:
             return
         lengths = torch.tensor(self._generation.extend_lengths(batch), dtype=torch.int64)
         last = torch.cumsum(lengths, dim=0) - 1
-        if hidden.is_cuda:
+        if hidden.device.type != "cpu":
             last = last.pin_memory().to(hidden.device, non_blocking=True)
         self._remember(batch.req_pool_indices.to(torch.int64), hidden[last])
 

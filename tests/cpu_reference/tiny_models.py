@@ -21,7 +21,7 @@ from tests.cpu_reference.environment import CACHE
 HIDDEN, HEADS, KV_HEADS, VOCAB, INTERMEDIATE = 64, 4, 2, 256, 128
 LAYERS = 8  # EAGLE-3 reads layers 2, LAYERS // 2 and LAYERS - 3: with 8 they are three different ones
 _HEAD_DIM = HIDDEN // HEADS
-_CONTEXT = 0.04  # weight scale of everything that looks at context: small, so that a bigram is often right
+CONTEXT = 0.04  # weight scale of everything that looks at context: small, so that a bigram is often right
 
 State = dict[str, Tensor]
 
@@ -52,19 +52,20 @@ def make(folder: Path) -> TinyPair:
     """Write the models under ``folder``. The same files every time."""
     pair = TinyPair(folder / "target", folder / "draft", folder / "draft_small_vocab")
     target = _target()
-    _save(pair.target, _config("LlamaForCausalLM", num_hidden_layers=LAYERS), target)
+    save(pair.target, config("LlamaForCausalLM", num_hidden_layers=LAYERS), target)
     for path, seed, token_ids in (
         (pair.draft, 2, torch.arange(VOCAB)),
         (pair.draft_small_vocab, 3, torch.arange(0, VOCAB, 2)),
     ):
-        config = _config(
+        draft = config(
             "LlamaForCausalLMEagle3", num_hidden_layers=1, num_key_value_heads=HEADS, draft_vocab_size=len(token_ids)
         )
-        _save(path, config, _draft(seed, target["lm_head.weight"], token_ids))
+        save(path, draft, _draft(seed, target["lm_head.weight"], token_ids))
     return pair
 
 
-def _config(architecture: str, **over: Any) -> dict[str, Any]:
+def config(architecture: str, **over: Any) -> dict[str, Any]:
+    """What config.json says, for a Llama where ``over`` says nothing else."""
     return {
         "architectures": [architecture],
         "model_type": "llama",
@@ -89,9 +90,10 @@ def _config(architecture: str, **over: Any) -> dict[str, Any]:
     }
 
 
-def _save(folder: Path, config: dict[str, Any], state: State) -> None:
+def save(folder: Path, settings: dict[str, Any], state: State) -> None:
+    """Write a model as SGLang loads it."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=1))
+    (folder / "config.json").write_text(json.dumps(settings, indent=1))
     tensors = {name: tensor.contiguous() for name, tensor in state.items()}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -111,7 +113,7 @@ def _block(generator: torch.Generator, prefix: str, attention_in: int) -> State:
         "mlp.up_proj": (INTERMEDIATE, HIDDEN),
         "mlp.down_proj": (HIDDEN, INTERMEDIATE),
     }
-    state = {f"{prefix}.{name}.weight": _random(generator, *shape, scale=_CONTEXT) for name, shape in shapes.items()}
+    state = {f"{prefix}.{name}.weight": _random(generator, *shape, scale=CONTEXT) for name, shape in shapes.items()}
     for norm in ("input_layernorm", "post_attention_layernorm"):
         state[f"{prefix}.{norm}.weight"] = torch.ones(HIDDEN)
     return state

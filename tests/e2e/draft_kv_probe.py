@@ -2,7 +2,8 @@
 
 At each plain step SGLang's own draft extend, one token a request, runs first; its K and V are noted, and the pool is
 put back as it was. When speculation resumes, K and V of every position that plain steps committed are compared with
-the notes, bit by bit. One JSON line a resume goes to the file that DRAFT_KV_REPORT names.
+the notes, bit by bit. Each request of a resume is a JSON line; every rank has a file of its own in the folder that
+DRAFT_KV_REPORT names.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def watch(draft_sync: Any) -> None:
 
     def buffers(sync: Any) -> tuple[Tensor, Tensor]:
         pool = sync._worker.draft_worker.draft_runner.token_to_kv_pool
-        return pool.k_buffer[0], pool.v_buffer[0]
+        found: tuple[Tensor, Tensor] = pool.get_kv_buffer(pool.start_layer)
+        return found
 
     def note_then_keep(self: Any, batch: Any, rows: Any, tokens: Any, positions: Any, slots: Any, hidden: Any) -> None:
         GATE.plain_step_writes_window = True  # the extend below is a window wide: let the step reserve one
@@ -50,7 +52,7 @@ def watch(draft_sync: Any) -> None:
         resume(self, batch)
         keys, values = buffers(self)
         table = self._worker.req_to_token_pool.req_to_token
-        with open(os.environ["DRAFT_KV_REPORT"], "a") as report:
+        with open(f"{os.environ['DRAFT_KV_REPORT']}/{os.getpid()}.jsonl", "a") as report:
             for row in batch.req_pool_indices.tolist():
                 noted = notes.pop(row, {})
                 found = [(keys[s], values[s]) for s in table[row, list(noted)].tolist()]

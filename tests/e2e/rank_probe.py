@@ -69,7 +69,7 @@ def compare_writes(draft_sync: Any) -> None:
         full = [buffer[slots] for buffer in buffers]
         for buffer in buffers:
             buffer[slots] = float("nan")  # or a write that does nothing would pass
-        draft_sync.DraftKV(runner, self._generation).write(hidden, tokens, lengths, slots)
+        draft_sync.draft_kv_for(runner, self._generation).write(hidden, tokens, lengths, slots)
         differences = [float((buffer[slots] - kv).abs().max()) for buffer, kv in zip(buffers, full, strict=True)]
         line = {"rank": rank(), "heads": full[0].shape[1], "differences": differences}
         file("shards").write(json.dumps(line) + "\n")

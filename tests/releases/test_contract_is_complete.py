@@ -20,6 +20,7 @@ from sglang_eagle3_patch.contract import schema
 from sglang_eagle3_patch.contract.classes import facts_of
 from sglang_eagle3_patch.contract.paths import generation_of, releases
 from sglang_eagle3_patch.installer import series
+from sglang_eagle3_patch.runtime.draft_kv.choose import WRITES
 
 ROOM = Path(inspect.getfile(runtime)).parent
 FILES = sorted(ROOM.rglob("*.py"))
@@ -55,10 +56,16 @@ def hooks_of(release: str) -> set[str]:
 EVERY_HOOK = {hook for release in releases() for hook in hooks_of(release)}
 
 
+def writes_for_drafts_unknown_to(release: str) -> set[Path]:
+    """The files for drafts that the release does not have."""
+    known = {name.qualname for name in schema.load(release).names}
+    return {Path(inspect.getfile(write)) for draft, write in WRITES.items() if draft not in known}
+
+
 def effective(release: str) -> Iterator[ast.AST]:
     """The shared modules without the hooks of other releases, and the generation's methods that are not overridden."""
     others = EVERY_HOOK - hooks_of(release)
-    for file in ROOM.glob("*.py"):
+    for file in set(FILES) - set((ROOM / "generations").iterdir()) - writes_for_drafts_unknown_to(release):
         module = ast.parse(file.read_text())
         module.body = [n for n in module.body if not (isinstance(n, ast.FunctionDef) and n.name in others)]
         yield module

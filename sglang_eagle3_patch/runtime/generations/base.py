@@ -277,12 +277,11 @@ class Generation:
         """The decoder layers of an EAGLE-3 draft's inner model."""
         return list(model.layers)
 
-    def set_kv(self, pool: Any, radix: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Write K and V [rows, heads, head_dim] of the draft's layer into ``slots`` [rows]."""
+    def write_location(self, slots: torch.Tensor) -> Any:
+        """``slots`` [rows] int64 as a KV pool's ``set_kv_buffer`` takes them."""
         from sglang.srt.mem_cache.memory_pool import KVWriteLoc
 
-        scales = () if radix.k_scale is None else (radix.k_scale, radix.v_scale)
-        pool.set_kv_buffer(radix, KVWriteLoc(slots, None), k, v, *scales)
+        return KVWriteLoc(slots, None)
 
     def draft_extend(
         self,

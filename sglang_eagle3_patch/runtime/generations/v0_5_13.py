@@ -20,10 +20,9 @@ class ConstructorGeneration(BatchCapturesGeneration):
         """The target's and the draft's graphs are there: nothing else would call for the plain path."""
         worker.build_plain_path()
 
-    def set_kv(self, pool: Any, radix: Any, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
-        """Write K and V [rows, heads, head_dim] of the draft's layer into ``slots`` [rows]."""
-        scales = () if radix.k_scale is None else (radix.k_scale, radix.v_scale)
-        pool.set_kv_buffer(radix, slots, k, v, *scales)
+    def write_location(self, slots: torch.Tensor) -> Any:
+        """The slots themselves."""
+        return slots
 
 
 GENERATION = ConstructorGeneration()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .attend import attend, causal
+from .attend import after_cached, attend, causal
 
 
 def _without_kv_scales(rest: tuple[Any, ...]) -> list[Any]:
@@ -23,7 +23,7 @@ def extend_attention_cpu(
     """Prefill, draft-extend and target verify: ``extend_lens`` new tokens per request after its cached prefix.
 
     ``q``, ``k``, ``v``, ``out``: [tokens, heads, dim], ``out`` is written. ``k_buf``, ``v_buf``: [slots, heads, dim];
-    they already hold the new tokens. The tree mask, if any, is [requests, n, n] over the new tokens (QLEN_ONLY).
+    only the prefix is read there. The tree mask, if any, is [requests, n, n] over the new tokens (QLEN_ONLY).
     """
     table, rows, seq_lens, extend_lens, starts, _max_len, scale, cap, is_cross, window, *more = _without_kv_scales(rest)
     if more and isinstance(more[0], bool) and not more.pop(0):
@@ -36,13 +36,14 @@ def extend_attention_cpu(
         rows.tolist(), seq_lens.tolist(), extend_lens.tolist(), starts.tolist(), strict=True
     ):
         prefix = length - n
-        slots = table[row, :length].long()
+        cached = table[row, :prefix].long()
         mask = causal(torch.arange(prefix, length), length, window)
         if tree_mask is not None:
             mask[:, prefix:] = tree_mask[used : used + n * n].view(n, n)
             used += n * n
         new = slice(start, start + n)
-        out[new] = attend(q[new], k_buf[slots], v_buf[slots], mask, scale, cap, sinks)
+        keys, values = after_cached(k_buf, cached, k[new]), after_cached(v_buf, cached, v[new])
+        out[new] = attend(q[new], keys, values, mask, scale, cap, sinks)
 
 
 def decode_attention_cpu(q: Tensor, k_buf: Tensor, v_buf: Tensor, *rest: Any) -> None:

@@ -43,3 +43,11 @@ def causal(q_positions: Tensor, length: int, window: int | None) -> Tensor:
     if window and window > 0:
         mask &= keys[None] > q_positions[:, None] - window
     return mask
+
+
+def after_cached(buffer: Tensor, slots: Tensor, fresh: Tensor) -> Tensor:
+    """The keys or values at ``slots`` of a cache, then the ``fresh`` ones of a step: [slots + fresh, heads, dim].
+
+    With nothing cached the two may have different shapes: an MLA prefill expands what its cache keeps as one latent.
+    """
+    return torch.cat([buffer[slots], fresh]) if slots.numel() else fresh

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .attend import attend
+from .attend import after_cached, attend
 from .cuda_graph import kernel
 
 Arguments = Mapping[str, Any]
@@ -77,8 +77,8 @@ def _extend(given: Arguments) -> None:
             mask &= distance <= window
         out[new] = attend(
             q[new],
-            torch.cat([given["k_buffer"][slots], k[new]]),
-            torch.cat([given["v_buffer"][slots], v[new]]),
+            after_cached(given["k_buffer"], slots, k[new]),
+            after_cached(given["v_buffer"], slots, v[new]),
             mask,
             given["sm_scale"] or q.shape[-1] ** -0.5,
             given["logit_cap"],
