@@ -10,10 +10,21 @@ import pytest
 from tests.e2e.conftest import Setup
 from tests.e2e.draft_kv_report import Resumed, report_to, resumes
 from tests.e2e.engine import run_engine
-from tests.e2e.workload import Request, greedy, prompt
+from tests.e2e.workload import Request, greedy, prompt, shrinking_then_growing
 
 pytestmark = pytest.mark.e2e
 N = 4
+
+# Rows can't be cut out of a quantized projection. The CPU has no kernels for one, so a plain one is made to look so.
+QUANTIZED = """
+from tests.e2e import draft_kv_probe
+
+def rename(unquant):
+    unquant.UnquantizedLinearMethod.__name__ = "QuantizedLinearMethod"
+    print("projections look quantized")
+
+HOOKS = {**draft_kv_probe.HOOKS, "sglang.srt.layers.quantization.unquant": rename}
+"""
 
 
 def three_fallbacks(setup: Setup, folder: Path, **over: Any) -> list[Resumed]:
@@ -44,3 +55,15 @@ def test_without_the_sync_they_differ(setup: Setup, tmp_path: Path) -> None:
     skipped = [pair for resumed in found for pair in resumed.differences[:-1]]
     assert len(skipped) > 4 * 100
     assert min(max(pair) for pair in skipped) > 1e-3
+
+
+def test_a_quantized_projection_runs_whole(setup: Setup, tmp_path: Path) -> None:
+    hooks = tmp_path / "quantized.py"
+    hooks.write_text(QUANTIZED)
+    variables = report_to(tmp_path) | {"CPU_REFERENCE_HOOKS": str(hooks)}
+    run = run_engine(setup.patched, setup.gated_args(N), shrinking_then_growing(8), variables=variables)
+    assert "projections look quantized" in run.log
+    assert "full draft extend" not in run.log
+    found = resumes(tmp_path)
+    assert sum(resumed.positions for resumed in found) >= 20
+    assert {difference for resumed in found for pair in resumed.differences for difference in pair} == {0.0}
