@@ -65,8 +65,10 @@ def test_random_arrivals_and_aborts(gated: Server, reference: Reference) -> None
         cut = answer.meta_info["finish_reason"]["type"] == "abort"
         aborted += cut
         assert not cut or request.abort_after_s is not None
-        assert answer.output_ids == output[: len(answer.output_ids)]
-        assert cut or len(answer.output_ids) == len(output)
+        # SGLang keeps all that the last step of an aborted request accepted, past max_new_tokens too.
+        given = answer.output_ids[: len(output)] if cut else answer.output_ids
+        assert given == output[: len(answer.output_ids)]
+        assert cut or len(given) == len(output)
     assert aborted >= 3
 
 
