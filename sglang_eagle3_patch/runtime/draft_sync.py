@@ -70,7 +70,6 @@ class DraftSync:
         self._full = full
         self._last_hidden: torch.Tensor | None = None
         self._window: _Window | None = None
-        self._gathers = False
         self._gathers = not generation.copies_kv_to_host(worker)
 
     @classmethod
