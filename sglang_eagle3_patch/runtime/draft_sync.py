@@ -70,6 +70,7 @@ class DraftSync:
         self._full = full
         self._last_hidden: torch.Tensor | None = None
         self._window: _Window | None = None
+        self._gathers = False  # first, for what follows may raise, and then this still reads as an object (C1)
         self._gathers = not generation.copies_kv_to_host(worker)
 
     @classmethod
