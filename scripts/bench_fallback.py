@@ -74,14 +74,13 @@ class Benchmark:
 
     def decode(self, engines: list[EngineProcess], batches: list[int], rounds: range, cross_check: bool) -> None:
         """Every batch, every round; with several engines they take turns, and another one begins each round."""
-        takers = {
-            batch: [engine for engine in engines if engine.mode is not Mode.UNSYNCED or batch > self.settings.threshold]
-            for batch in batches  # without plain steps there is no draft sync to leave out
-        }
-        self._expect(len(rounds) * sum(map(len, takers.values())))
-        for batch, taking in takers.items():
+        # Up to the threshold there are no plain steps, and so no draft sync to leave out.
+        synced = [engine for engine in engines if engine.mode is not Mode.UNSYNCED]
+        taking = [engines if batch > self.settings.threshold else synced for batch in batches]
+        self._expect(len(rounds) * sum(map(len, taking)))
+        for batch, group in zip(batches, taking, strict=True):
             for index in rounds:
-                for engine in rotated(taking, index):
+                for engine in rotated(group, index):
                     self._show(f"{engine.mode.label}: batch {batch}, round {index + 1}")
                     answer = engine.ask("decode", batch=batch, cross_check=cross_check)
                     steps = answer.pop("steps")

@@ -63,6 +63,14 @@ def test_a_run_measures_all_modes_it_can(bench: Bench, tmp_path: Path, arrangeme
     assert "gated / better" in done.stdout
 
 
+def test_unsynced_is_measured_where_steps_are_plain(bench: Bench, tmp_path: Path) -> None:
+    done = bench(*QUICK, "--measure", "decode", "--modes", "gated,unsynced", "--side-by-side")
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    rounds = [(record["mode"], record["batch"]) for record in results["decode"]]
+    assert sorted(rounds) == [("gated", 1)] * 2 + [("gated", 4)] * 2 + [("unsynced", 4)] * 2
+
+
 def test_single_modes_measured_apart_merge_into_ratios(bench: Bench, tmp_path: Path) -> None:
     parts = []
     for mode in ("none", "gated"):
